@@ -1,0 +1,71 @@
+"""Who owns this, right now, on this machine: owner records in plain files, judged by what the kernel knows."""
+
+from __future__ import annotations
+
+from ownership._claim import Claim, acquire, adopt
+from ownership._errors import (
+    AcquireTimeoutError,
+    AlreadyOwnedError,
+    ContentionError,
+    GuardTimeoutError,
+    HandoverError,
+    InvalidRecordError,
+    LossError,
+    OwnershipError,
+    OwnershipLostError,
+    RecordError,
+    UnsafeDirectoryError,
+    UnsupportedFilesystemError,
+    UnsupportedRecordError,
+)
+from ownership._handover import Heir
+from ownership._inspect import Inspection, Running, find, inspect, inspect_all, running, wait
+from ownership._paths import named
+from ownership._process import exists, is_alive, is_stopped, is_zombie, start_id
+from ownership._reclaim import break_claim, reclaim, reclaim_all
+from ownership._record import LeaseTerms, OwnerIdentity, OwnerRecord, Previous, schema
+from ownership._ref import OwnerRef
+from ownership._verdict import Verdict
+
+__all__ = [
+    "AcquireTimeoutError",
+    "AlreadyOwnedError",
+    "Claim",
+    "ContentionError",
+    "GuardTimeoutError",
+    "HandoverError",
+    "Heir",
+    "Inspection",
+    "InvalidRecordError",
+    "LeaseTerms",
+    "LossError",
+    "OwnerIdentity",
+    "OwnerRecord",
+    "OwnerRef",
+    "OwnershipError",
+    "OwnershipLostError",
+    "Previous",
+    "RecordError",
+    "Running",
+    "UnsafeDirectoryError",
+    "UnsupportedFilesystemError",
+    "UnsupportedRecordError",
+    "Verdict",
+    "acquire",
+    "adopt",
+    "break_claim",
+    "exists",
+    "find",
+    "inspect",
+    "inspect_all",
+    "is_alive",
+    "is_stopped",
+    "is_zombie",
+    "named",
+    "reclaim",
+    "reclaim_all",
+    "running",
+    "schema",
+    "start_id",
+    "wait",
+]

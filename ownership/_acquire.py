@@ -1,0 +1,327 @@
+"""Acquire: lock the guards, read, judge, and take all or nothing; then wait for whoever was in the way."""
+
+from __future__ import annotations
+
+import math
+import random
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from ownership import _keeper
+from ownership._clock import Clock
+from ownership._directory import DirectoryChanged
+from ownership._errors import AcquireTimeoutError, AlreadyOwnedError, OwnershipError, explained
+from ownership._examine import FREE, Examined, Examiner, refusal
+from ownership._guard import PATIENCE, Guard, GuardChanged, locked, peek
+from ownership._holding import Holding, Part, State, identity_of, timestamp
+from ownership._paths import Resource, StrPath, resolve
+from ownership._place import Place, pinned
+from ownership._process import Identity, ProcessTable
+from ownership._record import MAX_TOKEN, Death, GuardState, OwnerIdentity, OwnerRecord, Previous, encode
+from ownership._sweep import sweep
+from ownership._waiting import wait_for_change
+
+_SETTLE = 1.0  # seconds a malformed record that nobody is known to own is left for its keeper
+_MOVES = 200  # restarts after outside changes before we give up
+
+OnWait = Callable[[AlreadyOwnedError], object]
+_DEAD_KEPT = 3
+
+
+class _StartAgain(Exception):
+    """Somebody changed our files from outside while we were publishing."""
+
+
+class _Unsettled(Exception):
+    """A malformed record, and the guard names nobody."""
+
+    def __init__(self, place: Place, resource: Resource, examined: Examined) -> None:
+        super().__init__()
+        self.place, self.resource, self.examined = place, resource, examined
+
+
+class _Refused(Exception):
+    def __init__(self, place: Place, resource: Resource, examined: Examined) -> None:
+        super().__init__()
+        self.place, self.resource, self.examined = place, resource, examined
+
+    def error(self) -> AlreadyOwnedError:
+        filename = self.place.directory.file(f"{self.resource.name}.json")
+        return refusal(self.resource, self.examined, filename)
+
+
+@dataclass(slots=True)
+class Acquisition:
+    """One call of acquire.
+
+    :ivar resources: in the order of their canonical paths, in which everybody locks guards
+    :ivar template: the fields that every record of this claim has
+    :ivar littered: places where a dead owner may have left files
+    """
+
+    resources: list[Resource]
+    registry: StrPath | None
+    timeout: float
+    on_wait: OnWait | None
+    clock: Clock
+    processes: ProcessTable
+    examiner: Examiner
+    template: dict[str, object]
+    settled: bool = False
+    told: set[tuple[str, int]] = field(default_factory=set)
+    deadline: float = 0.0
+    littered: list[Place] = field(default_factory=list)
+
+    def run(self, holding: Holding) -> None:
+        """Own everything by *holding*, or raise and leave nothing."""
+        self.deadline = self.clock.monotonic() + self.timeout
+        moves = 0
+        while True:
+            try:
+                self._attempt(holding)
+            except (GuardChanged, DirectoryChanged, _StartAgain):
+                moves += 1
+                self._pause(moves)
+            except _Unsettled as waiting:
+                self._let_settle(waiting)
+            except _Refused as refused:
+                self._wait(refused)
+            else:
+                for place in self.littered:
+                    sweep(place)
+                return
+
+    def _pause(self, moves: int) -> None:
+        if moves > _MOVES:
+            error = OSError(11, "its lock directory keeps being changed from outside")
+            raise explained(error, self.resources[0].path, "find out which program deletes files there")
+        if moves > 3:
+            self.clock.wait(random.uniform(0, 0.005))
+
+    def _attempt(self, holding: Holding) -> None:
+        """Lock every guard, in the order of the canonical paths, then decide."""
+        places = [pinned(resource, self.registry) for resource in self.resources]
+        guards = [place.guard(one.name) for place, one in zip(places, self.resources, strict=True)]
+        until = max(self.deadline, self.clock.monotonic() + PATIENCE)
+        try:
+            locked(guards, until, self.clock, lambda: self._decide(places, guards, holding))
+        except PermissionError as error:
+            if self.registry is not None and not isinstance(error, OwnershipError):
+                for place, resource in zip(places, self.resources, strict=True):
+                    self._judge_unguarded(place, resource)
+            raise
+
+    def _judge_unguarded(self, place: Place, resource: Resource) -> None:
+        """We may read the registry but not lock its guards: enough to tell who owns it."""
+        try:
+            remembered = peek(place.directory, resource.name, resource.shown)
+        except OSError:
+            remembered = GuardState()
+        examined = self.examiner.examine(place, resource, remembered)
+        if not examined.may_be_taken:
+            raise _Refused(place, resource, examined)
+
+    def _decide(self, places: list[Place], guards: list[Guard], holding: Holding) -> None:
+        found: list[tuple[GuardState, Examined]] = []
+        for place, resource, guard in zip(places, self.resources, guards, strict=True):
+            remembered = guard.read(resource.shown)
+            examined = self.examiner.examine(place, resource, remembered)
+            if examined.unsettled and not self.settled:
+                raise _Unsettled(place, resource, examined)
+            if not examined.may_be_taken and not examined.unsettled:
+                raise _Refused(place, resource, examined)
+            found.append((remembered, examined))
+        _keeper.KEEPER.add(holding)
+        try:
+            for place, resource, guard, (remembered, examined) in zip(
+                places, self.resources, guards, found, strict=True
+            ):
+                self._take(place, resource, guard, remembered, examined, holding)
+            holding.state = State.HELD
+        except BaseException:
+            self._undo(holding, guards)
+            raise
+
+    def _take(
+        self,
+        place: Place,
+        resource: Resource,
+        guard: Guard,
+        remembered: GuardState,
+        examined: Examined,
+        holding: Holding,
+    ) -> None:
+        """Witness, token and identity into the guard, remove exactly the judged record, link ours, look again."""
+        me, directory = holding.me, place.directory
+        part = self._part(place, resource, remembered, examined, me)
+        holding.parts.append(part)
+        place.enter(part)
+        part.made_witness = place.settle_in(me.instance_id)
+        if remembered.owner is not None:
+            self._clear_temporary(place, resource, remembered.owner)
+        guard.write(_remember(remembered, examined, part, self.clock))
+        if examined.signature is not None:
+            directory.remove(part.filename, examined.signature)
+        place.owned[resource.name] = part.token
+        part.published = True
+        try:
+            published = directory.publish(part.filename, encode(part.record), part.temporary)
+        except FileExistsError:
+            raise _StartAgain from None
+        part.signature = directory.signature(part.filename)
+        if part.signature is None or part.signature[:2] != published or not guard.is_at_path():
+            raise _StartAgain
+        if part.made_witness or examined.verdict.is_dead:
+            self.littered.append(place)
+
+    def _clear_temporary(self, place: Place, resource: Resource, last: OwnerIdentity) -> None:
+        """Whoever died here, perhaps before publishing, leaves at most one temporary file: its successor removes it."""
+        judgement, _ = self.examiner.judge(place, resource, last, None)
+        if judgement.verdict.may_be_evicted:
+            place.directory.unlink_temporary(resource.name, last.instance_id)
+
+    def _part(self, place: Place, resource: Resource, remembered: GuardState, examined: Examined, me: Identity) -> Part:
+        judged = examined.record.token if examined.record else 0
+        token = new_token(place, resource, remembered.token, judged, self.clock)
+        at = timestamp(self.clock)
+        record = OwnerRecord(
+            resource=resource.shown,
+            token=token,
+            device=place.directory.descriptor.device,
+            acquired_at=at,
+            updated_at=at,
+            **self.template,  # type: ignore[arg-type]
+        )
+        return Part(place, resource, self.registry, token, record)
+
+    def _undo(self, holding: Holding, guards: list[Guard]) -> None:
+        """Withdraw what was published, while the guards are held; what cannot be withdrawn now the keeper takes on."""
+        for part, guard in zip(list(holding.parts), guards, strict=False):
+            part.withdraw_under(guard)
+        left = [part for part in holding.parts if not part.retired]
+        holding.parts[:] = left
+        if left:
+            holding.abandoned = True
+        else:
+            holding.state = State.ACQUIRING
+            _keeper.KEEPER.holdings.discard(holding)
+
+    # -- waiting
+
+    def _let_settle(self, waiting: _Unsettled) -> None:
+        until = self.clock.monotonic() + _SETTLE
+        filename = f"{waiting.resource.name}.json"
+        while (left := until - self.clock.monotonic()) > 0:
+            self.clock.wait(min(left, 0.05))
+            if waiting.place.directory.signature(filename) != waiting.examined.signature:
+                return
+        self.settled = True
+
+    def _wait(self, refused: _Refused) -> None:
+        """Return when another look is worth it.
+
+        :raises AlreadyOwnedError: there is no time to wait
+        """
+        error = refused.error()
+        if self.timeout <= 0:
+            raise error
+        if self.clock.monotonic() >= self.deadline:
+            raise _timed_out(error, self.timeout)
+        owner = refused.examined.owner
+        holder = (owner.instance_id if owner else "", refused.examined.record.token if refused.examined.record else 0)
+        if self.on_wait is not None and holder not in self.told:
+            self.told.add(holder)
+            self.on_wait(error)
+        # looked at once more under the guard even when the time is over: the facts in the error are then of now
+        wait_for_change(refused.place, refused.resource, refused.examined, self.examiner, self.deadline)
+
+
+def _timed_out(error: AlreadyOwnedError, timeout: float) -> AcquireTimeoutError:
+    return AcquireTimeoutError(
+        f"{error.message} (waited {timeout:g} s)",
+        resource=error.resource or "",
+        record=error.record,
+        verdict=error.verdict,
+        reason=error.reason,
+        hint=error.hint,
+    )
+
+
+def _remember(remembered: GuardState, examined: Examined, part: Part, clock: Clock) -> GuardState:
+    """What the guard is to remember: the new owner, and how the last one ended."""
+    previous, deaths = remembered.previous, remembered.deaths
+    if examined is not FREE and examined.verdict.is_dead:
+        heir = examined.record.heir if examined.record else None
+        previous = Previous(how="died", reason=examined.judgement.reason[:80], at=timestamp(clock), heir=heir)
+        death = Death(at=round(_boottime(), 3), boot_id=(part.record.boot_id or "")[:8])
+        deaths = (*deaths, death)[-_DEAD_KEPT:]
+    return GuardState(token=part.token, owner=identity_of(part.record), previous=previous, deaths=deaths)
+
+
+def new_token(place: Place, resource: Resource, remembered: int, judged: int, clock: Clock) -> int:
+    """Greater than every token the guard or the judged record knows; the wall clock bridges a lost guard."""
+    token = max(remembered + 1, judged + 1, clock.wall_ns() // 1000)
+    if token > MAX_TOKEN:
+        raise place.directory.invalid(f"{resource.name}.guard", f"no token greater than {token - 1} below 2^53")
+    return token
+
+
+def template_of(me: Identity) -> dict[str, object]:
+    """The fields by which a record names this process."""
+    return {
+        "pid": me.pid,
+        "start_id": me.start_id,
+        "instance_id": me.instance_id,
+        "boot_id": me.boot_id,
+        "pid_namespace": me.pid_namespace,
+        "host": me.host,
+        "command": me.command,
+    }
+
+
+def give_up(holding: Holding) -> None:
+    """Withdraw whatever an interrupted acquire may have published; the keeper goes on with what is left."""
+    holding.abandoned = True
+    holding.retire(State.RELEASED)
+    try:
+        done = holding.withdraw("released", "acquire was interrupted")
+    except (OSError, OwnershipError, GuardChanged, DirectoryChanged):
+        done = False
+    if done:
+        for part in holding.parts:
+            if part.made_witness:
+                part.place.move_out()
+        _keeper.KEEPER.holdings.discard(holding)
+
+
+def _boottime() -> float:
+    clock = getattr(time, "CLOCK_BOOTTIME", None)
+    return time.clock_gettime(clock) if clock is not None else time.monotonic()
+
+
+def checked_timeout(timeout: float | None) -> float:
+    """*timeout* in seconds, ``inf`` for ``None``."""
+    if timeout is None:
+        return math.inf
+    if isinstance(timeout, bool) or not isinstance(timeout, int | float) or math.isnan(timeout) or timeout < 0:
+        raise ValueError(f"timeout must be None or a number of seconds >= 0, got {timeout!r}")
+    return float(timeout)
+
+
+def checked_labels(labels: Mapping[str, str] | None) -> dict[str, str]:
+    for key, value in (labels or {}).items():
+        if not isinstance(key, str) or not isinstance(value, str):
+            raise ValueError(f"labels must map text to text, got {key!r}: {value!r}")
+    return dict(labels or {})
+
+
+def checked_resources(resource: StrPath, also: Iterable[StrPath], registry: StrPath | None) -> list[Resource]:
+    """The canonical resources, each once; the first is the claim's own."""
+    if isinstance(also, str | bytes):
+        raise ValueError(f"also must be a list of paths, got {also!r}")
+    found: dict[str, Resource] = {}
+    for spelled in (resource, *also):
+        one = resolve(spelled, whole=registry is not None)
+        found.setdefault(one.path, one)
+    return list(found.values())

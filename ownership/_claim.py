@@ -1,0 +1,291 @@
+"""The claim: the handle of an owner, and the only object that can act for it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import threading
+import warnings
+from collections.abc import Iterable, Mapping, MutableMapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from ownership import _keeper, _kept
+from ownership._acquire import (
+    Acquisition,
+    OnWait,
+    checked_labels,
+    checked_resources,
+    checked_timeout,
+    give_up,
+    template_of,
+)
+from ownership._clock import SYSTEM_CLOCK, Clock
+from ownership._directory import DirectoryChanged
+from ownership._errors import OwnershipError, OwnershipLostError
+from ownership._examine import Examiner
+from ownership._guard import GuardChanged
+from ownership._handover import VARIABLE, HandingOver, Heir, heir_from
+from ownership._holding import Holding, State
+from ownership._paths import StrPath
+from ownership._process import ProcessTable, system_processes
+from ownership._record import OwnerRecord
+from ownership._ref import OwnerRef
+
+
+class Claim:
+    """The handle of an owner.
+
+    Guaranteed: while :meth:`verify` passes, nobody else owns the resource by the rules of this library. The claim
+    stays with this process until it is released, handed over, broken by somebody's decision, or the process ends.
+    Used as a context manager it is released at the end of the block. Methods may be called from any thread, and from
+    signal handlers. A forked child's copy is inert.
+
+    Not guaranteed: anything against programs that ignore the records; that a process paused between ``verify()`` and
+    its next write still owns at that write (pass :attr:`token` along where it matters).
+    """
+
+    def __init__(self, holding: Holding) -> None:
+        self._holding = holding
+
+    # -- facts
+
+    @property
+    def path(self) -> Path:
+        """The canonical path, pinned when it was acquired."""
+        return Path(self._holding.primary.path)
+
+    @property
+    def token(self) -> int:
+        """The fencing token: greater than that of every earlier owner of this resource."""
+        return self._holding.part.token
+
+    @property
+    def tokens(self) -> Mapping[Path, int]:
+        """The token of each resource of this claim, those of ``also=`` included."""
+        return {Path(part.resource.path): part.token for part in self._holding.parts}
+
+    @property
+    def record(self) -> OwnerRecord:
+        """The record as we last published it."""
+        return self._holding.part.record
+
+    @property
+    def ref(self) -> OwnerRef:
+        """Who owns, as a value that can be handed to workers."""
+        part = self._holding.part
+        return OwnerRef.of(part.resource.path, part.record, part.registry)
+
+    @property
+    def lost(self) -> threading.Event:
+        """Set once this claim has lost its resource; never cleared. A release is no loss."""
+        return self._holding.lost
+
+    @property
+    def held(self) -> bool:
+        """Whether this handle still stands for an ownership, as far as it knows; :meth:`verify` looks."""
+        return self._holding.state is State.HELD and self._holding.process == os.getpid()
+
+    # -- acts
+
+    def verify(self) -> None:
+        """Make sure that the resource is still ours, by looking; 3 µs when nothing changed.
+
+        A record that was deleted or damaged while nobody else owns is put back first.
+
+        :raises OwnershipLostError: it is not, with the reason; from then on always
+        :raises OSError: it cannot be told at the moment; nothing is lost by that
+        """
+        self._require_held()
+        self._holding.verify()
+        self._require_held()
+
+    def announce(
+        self,
+        phase: str | None = None,
+        *,
+        endpoint: str | None = None,
+        data: Mapping[str, Any] | None = None,
+        labels: Mapping[str, str] | None = None,
+    ) -> None:
+        """Publish facts about this owner for whoever looks it up; what is left out stays as it is.
+
+        Readers see the old record or the new one, never a mixture. Meant for rare events: it replaces a file.
+
+        :param phase: what the owner is doing, at most 64 characters
+        :param endpoint: where it can be reached, for instance ``tcp:127.0.0.1:8123``
+        :param data: anything that JSON can say
+        :raises OwnershipLostError: it is not ours any more
+        :raises ValueError: a value that cannot be recorded, or more than 64 KiB altogether
+        """
+        given = {
+            "phase": phase,
+            "endpoint": endpoint,
+            "data": None if data is None else dict(data),
+            "labels": None if labels is None else checked_labels(labels),
+        }
+        self._require_held()
+        self._holding.update({name: value for name, value in given.items() if value is not None})
+
+    def release(self, reason: str = "") -> None:
+        """Give it up. Only what is still ours is removed; a second release does nothing.
+
+        The handle is inert from the first moment on, even if this raises: the keeper then goes on trying.
+
+        :param reason: kept as the reason why the last ownership ended, at most 120 characters
+        :raises GuardTimeoutError: another process was inside the guard for a whole second
+        :raises OSError: the record cannot be removed
+        """
+        holding = self._holding
+        if holding.process != os.getpid() or not holding.retire(State.RELEASED):
+            return
+        if holding.withdraw("released", reason):
+            _keeper.KEEPER.holdings.discard(holding)
+
+    def handover(self, timeout: float = 10.0) -> contextlib.AbstractContextManager[Heir[Claim]]:
+        """Pass the claim on to a descendant: there is an owner at every moment.
+
+        ``with claim.handover() as heir:`` fork or start the descendant inside; it calls ``heir.adopt()`` (after exec
+        with ``heir.to_env()`` in its environment: ``ownership.adopt()``). Leaving the block waits for that; from then
+        on this handle counts as released. In a process forked inside, leaving the block does nothing.
+
+        :param timeout: seconds to wait for the adoption
+        :raises HandoverError: nobody adopted it in time; it is still ours
+        """
+        self._require_held()
+        return HandingOver(self._holding, checked_timeout(timeout), Claim)
+
+    def keep_across_exec(self, command: str | None = None) -> None:
+        """Prepare for replacing this program by another one in the same process (exec).
+
+        pid and start id survive exec, so the new program goes on owning. Our witness is kept open for it, named in
+        ``LEASES_KEPT``, so that readers in other pid namespaces see it live. Call it directly before ``os.exec*``.
+
+        Not guaranteed: anything after exec but that the process owns until it ends: nothing is repaired any more.
+
+        :param command: what the record is to show from now on
+        """
+        self._require_held()
+        if command is not None:
+            self._holding.update({"command": command})
+        places = {part.place for part in self._holding.parts}
+        numbers = [place.witness.keep_across_exec() for place in places]
+        _kept.announce(os.getpid(), self.record.instance_id, numbers)
+
+    def _require_held(self) -> None:
+        holding = self._holding
+        if holding.process != os.getpid():
+            raise self._not_ours(f"it belongs to process {holding.process}, of which this is a forked child")
+        if holding.state is State.HELD:
+            return
+        if holding.state is State.LOST:
+            raise holding.loss()
+        if holding.state is State.FORKED:
+            raise self._not_ours("it belongs to the process that this one was forked from")
+        raise self._not_ours(f"this handle was {holding.state.value}")
+
+    def _not_ours(self, why: str) -> OwnershipLostError:
+        hint = "use handover() and adopt() to pass a claim to a child" if "fork" in why else "acquire it again"
+        shown = self._holding.primary.shown
+        return OwnershipLostError(
+            f"{shown} is not ours: {why}", reason="owner-replaced", resource=self._holding.primary.path, hint=hint
+        )
+
+    # -- life
+
+    def __enter__(self) -> Self:
+        self._require_held()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self.release()
+        except (OSError, OwnershipError, GuardChanged, DirectoryChanged):
+            if error is None:  # the body's own exception is not masked
+                raise
+
+    def __del__(self) -> None:
+        holding = getattr(self, "_holding", None)
+        if holding is None or holding.process != os.getpid() or sys.is_finalizing():
+            return
+        if holding.retire(State.RELEASED):
+            holding.abandoned = True
+            warnings.warn(f"unreleased {self!r} was garbage-collected", ResourceWarning, source=self, stacklevel=2)
+            if holding.withdraw_quietly("released", "the claim was garbage-collected"):
+                _keeper.KEEPER.holdings.discard(holding)
+
+    def __repr__(self) -> str:
+        return f"<Claim {self._holding.primary.shown} {self._holding.state.value}>"
+
+
+def acquire(
+    resource: StrPath,
+    *,
+    timeout: float | None = 0.0,
+    also: Iterable[StrPath] = (),
+    registry: StrPath | None = None,
+    labels: Mapping[str, str] | None = None,
+    on_wait: OnWait | None = None,
+    clock: Clock = SYSTEM_CLOCK,
+    processes: ProcessTable | None = None,
+) -> Claim:
+    """Become the one owner of *resource*, or say who is.
+
+    Guaranteed: at most one live owner per resource among cooperating programs on this machine; an owner that has
+    exited, reaped or not, or whose pid was reused, never blocks; the new owner's token is greater than every earlier
+    one; a call that raises, for whatever reason and at whatever point, leaves no record of ours.
+
+    Not guaranteed: exclusion on a network filesystem between hosts, or between accounts without a shared
+    *registry*; any order among waiters.
+
+    :param resource: a path; it need not exist, its directory must. Symlinks are resolved now and the result pinned
+    :param timeout: seconds to wait for the present owner: 0 not at all, ``None`` for ever
+    :param also: further resources, all or nothing; losing one is losing the claim
+    :param registry: an existing directory for the records, to share them between accounts
+    :param labels: short facts for people that are shown to whoever is refused
+    :param on_wait: called once per owner that is waited for, with the error that would be raised otherwise
+    :param clock: where time comes from, for tests
+    :param processes: where process facts come from, for tests
+    :returns: a handle; use it as a context manager
+    :raises AlreadyOwnedError: somebody else owns it; :class:`AcquireTimeoutError` after waiting
+    :raises GuardTimeoutError: another process was inside the guard all the time: nothing was decided
+    :raises RecordError: what is there cannot be used, see the subclass
+    :raises OSError: the directory is missing, read-only, full, or another account's
+    :raises ValueError: an argument that cannot be right
+    """
+    table = processes or system_processes()
+    found = checked_resources(resource, also, registry)
+    me = table.current()
+    acquisition = Acquisition(
+        sorted(found, key=lambda one: one.path) if len(found) > 1 else found,
+        registry,
+        checked_timeout(timeout),
+        on_wait,
+        clock,
+        table,
+        Examiner(table, clock, _kept.kept(), acquiring=True),
+        {**template_of(me), "labels": checked_labels(labels)},
+    )
+    holding = Holding(me, clock, found[0])
+    try:
+        acquisition.run(holding)
+        return Claim(holding)
+    except BaseException:
+        give_up(holding)
+        raise
+
+
+def adopt(environ: MutableMapping[str, str] | None = None) -> Claim:
+    """Own the claim that was handed to this process in ``LEASES_HEIR``; the variable is read and removed.
+
+    :raises LookupError: nothing was handed over
+    :raises HandoverError: too late: it was taken back, adopted by another, or acquired by somebody
+    """
+    variables = os.environ if environ is None else environ
+    heir = heir_from(variables, Claim)
+    del variables[VARIABLE]
+    return heir.adopt()

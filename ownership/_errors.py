@@ -1,0 +1,193 @@
+"""What can go wrong, and what it means for the caller.
+
+OwnershipError
+├── ContentionError          somebody else has it, for now                                        exit 75
+│   ├── AlreadyOwnedError (BlockingIOError)
+│   │   └── AcquireTimeoutError (TimeoutError)
+│   └── GuardTimeoutError (TimeoutError)
+├── LossError (RuntimeError)  we had it and do not have it any more                               exit 76
+│   └── OwnershipLostError
+├── RecordError              a record or directory that cannot be used                            exit 65
+│   ├── InvalidRecordError (ValueError)
+│   ├── UnsupportedRecordError
+│   ├── UnsafeDirectoryError (PermissionError)
+│   └── UnsupportedFilesystemError (OSError)
+└── HandoverError            the claim stayed where it was                                         exit 1
+
+The message names the resource, the fact, who and since when; the remedy is in ``hint``. Every error pickles.
+An error of the system (ENOSPC, EACCES, EIO, ...) stays the OSError it is, with the path and, if there is one, a hint.
+"""
+
+from __future__ import annotations
+
+import errno as errnos
+import os
+from typing import TYPE_CHECKING, Any, ClassVar
+
+if TYPE_CHECKING:
+    from ownership._record import OwnerRecord
+    from ownership._verdict import Verdict
+
+_OS_FIELDS = ("errno", "strerror", "filename")
+
+
+class OwnershipError(Exception):
+    """Base of everything this library raises on its own account.
+
+    :ivar hint: what to do about it, in one sentence; empty when there is nothing to do
+    :cvar exit_code: what the command line exits with
+    """
+
+    exit_code: ClassVar[int] = 1
+    _errno: ClassVar[int | None] = None
+
+    def __init__(self, message: str, *, resource: os.PathLike[str] | str | None = None, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.resource = None if resource is None else os.fspath(resource)
+        self.hint = hint
+        if hint:
+            self.add_note(f"hint: {hint}")
+        if isinstance(self, OSError):
+            for name, value in zip(_OS_FIELDS, (self._errno, message, self.resource), strict=False):
+                setattr(self, name, value)
+
+    def __str__(self) -> str:
+        return self.message
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        names = _OS_FIELDS if isinstance(self, OSError) else ()
+        fields = {name: getattr(self, name) for name in names}
+        return _restore, (type(self), self.args, self.__dict__, fields)
+
+
+def _restore(
+    kind: type[OwnershipError], args: tuple[Any, ...], state: dict[str, Any], fields: dict[str, Any]
+) -> OwnershipError:
+    error = kind.__new__(kind, *args)
+    error.args = args
+    error.__dict__.update(state)
+    for name, value in fields.items():
+        setattr(error, name, value)
+    return error
+
+
+class ContentionError(OwnershipError):
+    """Somebody else is using it at this moment; trying again later may succeed."""
+
+    exit_code = 75
+
+
+class AlreadyOwnedError(ContentionError, BlockingIOError):
+    """The resource has an owner that may not be evicted: it is live, stopped, or nobody can tell.
+
+    :ivar resource: the canonical path
+    :ivar record: the owner's record, or ``None`` when it cannot be read as one
+    :ivar verdict: ``live``, ``stopped`` or ``unknown``
+    :ivar reason: the fact behind the verdict, in words
+    """
+
+    _errno = errnos.EAGAIN
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        resource: os.PathLike[str] | str,
+        record: OwnerRecord | None,
+        verdict: Verdict,
+        reason: str,
+        hint: str = "",
+    ) -> None:
+        super().__init__(message, resource=resource, hint=hint)
+        self.record = record
+        self.verdict = verdict
+        self.reason = reason
+
+
+class AcquireTimeoutError(AlreadyOwnedError, TimeoutError):
+    """The owner was still there when the timeout ended; the facts are those of the last look."""
+
+    _errno = errnos.ETIMEDOUT
+
+
+class GuardTimeoutError(ContentionError, TimeoutError):
+    """The short mutex around reading, deciding and writing was busy for the whole wait: nothing was decided.
+
+    This does not say that anybody owns the resource.
+
+    :ivar holder: the pid that holds the guard where the system can tell, else ``None``
+    """
+
+    _errno = errnos.ETIMEDOUT
+
+    def __init__(
+        self, message: str, *, resource: os.PathLike[str] | str, holder: int | None = None, hint: str = ""
+    ) -> None:
+        super().__init__(message, resource=resource, hint=hint)
+        self.holder = holder
+
+
+class LossError(OwnershipError, RuntimeError):
+    """What this handle stood for is over.
+
+    :ivar reason: ``record-missing``, ``owner-replaced``, ``expired``, ``broken`` or ``owner-gone``
+    """
+
+    exit_code = 76
+
+    def __init__(
+        self, message: str, *, reason: str, resource: os.PathLike[str] | str | None = None, hint: str = ""
+    ) -> None:
+        super().__init__(message, resource=resource, hint=hint)
+        self.reason = reason
+
+
+class OwnershipLostError(LossError):
+    """This claim does not own its resource any more, and never will again."""
+
+
+class RecordError(OwnershipError):
+    """A record, lock directory or filesystem that cannot be used as it is."""
+
+    exit_code = 65
+
+
+class InvalidRecordError(RecordError, ValueError):
+    """There is something at the record's or guard's path that is no record and is never removed by us.
+
+    :ivar head: its first bytes, as text; empty when it was not read
+    """
+
+    def __init__(self, message: str, *, resource: os.PathLike[str] | str, head: str = "", hint: str = "") -> None:
+        super().__init__(message, resource=resource, hint=hint)
+        self.head = head
+
+
+class UnsupportedRecordError(RecordError):
+    """A record of a newer format whose owner cannot be identified: it counts as held."""
+
+
+class UnsafeDirectoryError(RecordError, PermissionError):
+    """A lock directory, registry or parent that other accounts could tamper with."""
+
+    _errno = errnos.EACCES
+
+
+class UnsupportedFilesystemError(RecordError, OSError):
+    """The filesystem or system lacks what exclusion needs: working locks and hard links."""
+
+    _errno = errnos.EOPNOTSUPP
+
+
+class HandoverError(OwnershipError):
+    """Nobody adopted the claim; unless ``__cause__`` says otherwise it is still ours."""
+
+
+def explained(error: OSError, path: str, hint: str = "") -> OSError:
+    """The same system error with *path* in it and *hint* as attribute and note."""
+    told = type(error)(error.errno, error.strerror or str(error), path)
+    told.hint = hint  # type: ignore[attr-defined]
+    if hint:
+        told.add_note(f"hint: {hint}")
+    return told

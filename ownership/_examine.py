@@ -1,0 +1,194 @@
+"""Looking at who owns a resource: record, guard, process, witness and lease brought together for ``judge``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ownership._clock import Clock
+from ownership._directory import Signature
+from ownership._errors import AlreadyOwnedError
+from ownership._expiry import has_expired
+from ownership._paths import Resource, shown
+from ownership._place import Place
+from ownership._process import Identity, ProcessTable, parse_linux_start_id
+from ownership._record import GuardState, Malformed, OwnerIdentity, OwnerRecord, decode
+from ownership._system import is_local
+from ownership._verdict import (
+    Judgement,
+    Observation,
+    Self,
+    Verdict,
+    WitnessState,
+    is_our_process,
+    judge,
+    same_namespace,
+)
+from ownership._witness import ask
+
+
+@dataclass(frozen=True, slots=True)
+class Examined:
+    """What is at a resource's record, and the verdict on its owner.
+
+    :ivar record: the record, ``None`` if there is none or it is malformed
+    :ivar owner: whom the verdict is about: the record, or for a malformed one whoever the guard names
+    :ivar unsettled: malformed, and the guard names nobody: nothing can be decided before a live keeper had its tick
+    """
+
+    judgement: Judgement
+    record: OwnerRecord | None = None
+    malformed: Malformed | None = None
+    signature: Signature | None = None
+    owner: OwnerIdentity | None = None
+    unsettled: bool = False
+
+    @property
+    def verdict(self) -> Verdict:
+        return self.judgement.verdict
+
+    @property
+    def may_be_taken(self) -> bool:
+        return self.verdict is Verdict.FREE or self.verdict.may_be_evicted
+
+
+FREE = Examined(Judgement(Verdict.FREE, "nobody owns it"))
+
+
+@dataclass(frozen=True, slots=True)
+class Examiner:
+    """Who looks, and through what."""
+
+    processes: ProcessTable
+    clock: Clock
+    kept: frozenset[str] = frozenset()
+    acquiring: bool = False
+
+    def examine(self, place: Place, resource: Resource, guard: GuardState) -> Examined:
+        """The verdict on whoever owns *resource*. Reading only.
+
+        :param guard: what its guard remembers
+        :raises InvalidRecordError: at the record's path is something that is never removed
+        :raises OSError: the record cannot be read; that is not absence
+        """
+        for _ in range(4):
+            found = place.directory.read(f"{resource.name}.json")
+            if found is None:
+                return FREE
+            examined, missing = self._examine(place, resource, guard, *found)
+            # without a witness the owner may just have left: then its record has changed
+            if not missing or place.directory.signature(f"{resource.name}.json") == found[1]:
+                break
+        return examined
+
+    def _examine(
+        self, place: Place, resource: Resource, guard: GuardState, raw: bytes, signature: Signature
+    ) -> tuple[Examined, bool]:
+        record = decode(raw, resource.shown)
+        if isinstance(record, Malformed):
+            return self._examine_malformed(place, resource, guard, record, signature), False
+        judgement, observation = self.judge(place, resource, record, record)
+        missing = observation.witness is not None and observation.witness.state is WitnessState.MISSING
+        return Examined(judgement, record, signature=signature, owner=record), missing
+
+    def _examine_malformed(
+        self, place: Place, resource: Resource, guard: GuardState, malformed: Malformed, signature: Signature
+    ) -> Examined:
+        """A record that says nothing: the guard knows who published last."""
+        what = f"malformed record ({malformed.fault}; it begins {malformed.head!r})"
+        if guard.owner is None:
+            judgement = Judgement(Verdict.UNKNOWN, f"{what}, and its guard names nobody")
+            return Examined(judgement, malformed=malformed, signature=signature, unsettled=True)
+        judgement, _ = self.judge(place, resource, guard.owner, None)
+        told = Judgement(judgement.verdict, f"{what}; pid {guard.owner.pid} published last: {judgement.reason}")
+        if not judgement.verdict.may_be_evicted:
+            told = Judgement(Verdict.UNKNOWN, told.reason)
+        return Examined(told, malformed=malformed, signature=signature, owner=guard.owner)
+
+    def judge(
+        self, place: Place, resource: Resource, owner: OwnerIdentity, record: OwnerRecord | None
+    ) -> tuple[Judgement, Observation]:
+        identity = self.processes.current()
+        holds = place.owned.get(resource.name)
+        me = Self(
+            identity,
+            holds=holds is not None and (record is None or record.token == holds),
+            kept=self.kept,
+            acquiring=self.acquiring,
+        )
+        seen = self._observe(place, owner, record, identity)
+        return judge(owner, seen, me), seen
+
+    def _observe(self, place: Place, owner: OwnerIdentity, record: OwnerRecord | None, me: Identity) -> Observation:
+        if owner.instance_id == me.instance_id:
+            return Observation()
+        directory = place.directory
+        here = same_namespace(owner, me)
+        now = self.clock.monotonic()  # before the heartbeat is read, or a renewal in between would count for nothing
+        lease = record.lease if record else None
+        process = self.processes.observe(owner.pid) if here else None
+        asks = not here or (lease is not None and lease.auto_renew) or is_our_process(owner, me)
+        witness = ask(directory, owner.instance_id) if asks else None
+        free = not here and witness is not None and witness.state is WitnessState.FREE
+        return Observation(
+            process=process,
+            witness=witness,
+            believable=free and is_local(directory.fd, directory.path),
+            device=directory.descriptor.device,
+            expired=has_expired(lease, witness.beat if witness else None, now, same_clock=_same_clock(owner, me)),
+        )
+
+
+def _same_clock(owner: OwnerIdentity, me: Identity) -> bool:
+    """Whether owner and we read one CLOCK_MONOTONIC: same boot, same time namespace (time_namespaces(7))."""
+    if owner.boot_id is None or owner.boot_id != me.boot_id:
+        return False
+    theirs, ours = parse_linux_start_id(owner.start_id), parse_linux_start_id(me.start_id)
+    if theirs is None or ours is None:
+        return theirs is ours
+    return theirs.time_namespace is not None and theirs.time_namespace == ours.time_namespace
+
+
+def describe(owner: OwnerIdentity | None) -> str:
+    """Who that is, since when, for messages."""
+    if owner is None:
+        return "an unknown process"
+    if not isinstance(owner, OwnerRecord):
+        return f"pid {owner.pid}"
+    text = f"pid {owner.pid}"
+    if owner.command:
+        text += f" ({owner.command})"
+    if owner.host:
+        text += f" on {owner.host}"
+    if owner.acquired_at:
+        text += f" since {owner.acquired_at:%Y-%m-%dT%H:%M:%S.%fZ}"
+    if owner.labels:
+        text += " [" + ", ".join(f"{key}={value}" for key, value in owner.labels.items()) + "]"
+    return text
+
+
+def refusal(resource: Resource, examined: Examined, filename: str) -> AlreadyOwnedError:
+    """Why *resource* cannot be had, with every fact and the way out."""
+    owner, judgement = examined.owner, examined.judgement
+    facts = f"; start id {owner.start_id}; instance {owner.instance_id}" if owner else ""
+    if isinstance(owner, OwnerRecord):
+        facts += f"; token {owner.token}"
+    return AlreadyOwnedError(
+        f"{resource.shown} is held by {describe(owner)}: {judgement.verdict.value}, {judgement.reason}{facts}",
+        resource=resource.path,
+        record=examined.record,
+        verdict=judgement.verdict,
+        reason=judgement.reason,
+        hint=_remedy(resource, examined, filename),
+    )
+
+
+def _remedy(resource: Resource, examined: Examined, filename: str) -> str:
+    owner = examined.owner
+    path = shown(resource.path)
+    if examined.verdict is Verdict.STOPPED and owner:
+        return f"kill -CONT {owner.pid} lets it go on, ending it frees {path}; or wait: leasectl wait {path}"
+    if examined.verdict is Verdict.LIVE:
+        return f"wait for it (timeout=, leasectl wait {path}) or end that process"
+    if isinstance(owner, OwnerRecord):
+        return f"if you know that the owner is gone: leasectl break {path} --token {owner.token}"
+    return f"leasectl show {path}; its keeper repairs the record {shown(filename)} within a second if it can"

@@ -1,0 +1,99 @@
+"""Descriptors that outlive a call, and what becomes of them in a forked child.
+
+A lock belongs to the open file, which a forked child shares: the child *closes* our descriptors and never unlocks. No
+fork runs while one of our threads is between opening and locking (``gate``), so that the child can know them all.
+Not covered: processes forked by C code that runs no Python afterwards and never execs.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from functools import partial
+
+gate = threading.RLock()
+_held: set[Descriptor] = set()
+_in_child: list[Callable[[], None]] = []
+_installed = False
+
+
+class Descriptor:
+    """A descriptor with the file it stood for, since the program around us may close it and reuse its number."""
+
+    __slots__ = ("_numbers", "device", "inode")
+
+    def __init__(self) -> None:
+        self._numbers: list[int] = []  # empty or one; filled in one step that no signal handler can split
+        self.device = self.inode = 0
+
+    @property
+    def number(self) -> int:
+        return self._numbers[0] if self._numbers else -1
+
+    def open(self, path: str, flags: int, mode: int = 0o600, dir_fd: int | None = None) -> os.stat_result:
+        """Open *path* and remember which file that is. Call with ``gate`` held if it is going to be locked."""
+        _held.add(self)
+        self._numbers.extend(map(partial(os.open, dir_fd=dir_fd), (path,), (flags,), (mode,)))
+        found = os.fstat(self._numbers[0])
+        self.device, self.inode = found.st_dev, found.st_ino
+        return found
+
+    def adopt(self, number: int) -> None:
+        """Take over an inherited descriptor."""
+        found = os.fstat(number)
+        self.device, self.inode = found.st_dev, found.st_ino
+        self._numbers.append(number)
+        _held.add(self)
+
+    def intact(self) -> bool:
+        """Whether the number still stands for the file that was opened."""
+        if not self._numbers:
+            return False
+        try:
+            found = os.fstat(self._numbers[0])
+        except OSError:
+            return False
+        return found.st_ino == self.inode and found.st_dev == self.device
+
+    def close(self) -> None:
+        """Close it if it is still ours; a number that the program reuses is left alone. Never raises."""
+        if self._numbers:
+            try:
+                if self.intact():
+                    os.close(self._numbers[0])
+            except OSError:
+                pass
+            self._numbers.clear()
+        _held.discard(self)
+
+
+def in_child(callback: Callable[[], None]) -> None:
+    """Run *callback* in every forked child, after our descriptors were closed there."""
+    _in_child.append(callback)
+
+
+def install() -> None:
+    """Hook into :func:`os.fork`, once, when the first lock directory is opened."""
+    global _installed
+    if not _installed:
+        _installed = True
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(before=_before, after_in_parent=_after, after_in_child=_child)
+
+
+def _before() -> None:
+    gate.acquire()
+
+
+def _after() -> None:
+    gate.release()
+
+
+def _child() -> None:
+    global gate
+    gate = threading.RLock()
+    for descriptor in list(_held):
+        descriptor.close()
+    for callback in _in_child:
+        callback()

@@ -1,0 +1,249 @@
+"""Asking who owns what. Reading only: the directory is byte-identical afterwards."""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ownership import _kept
+from ownership._acquire import OnWait, checked_timeout
+from ownership._clock import SYSTEM_CLOCK, Clock
+from ownership._errors import AcquireTimeoutError, OwnershipError
+from ownership._examine import Examined, Examiner, refusal
+from ownership._guard import peek
+from ownership._paths import DIRECTORY, Resource, StrPath, resolve, unescape
+from ownership._place import Place, existing, opened
+from ownership._process import ProcessTable, system_processes
+from ownership._record import GuardState, Malformed, OwnerRecord, Previous
+from ownership._ref import OwnerRef
+from ownership._verdict import Verdict
+from ownership._waiting import wait_for_change
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """An owner that lives, as others see it."""
+
+    record: OwnerRecord
+    ref: OwnerRef
+    verdict: Verdict
+
+    @property
+    def endpoint(self) -> str | None:
+        """Where it said it can be reached."""
+        return self.record.endpoint
+
+    @property
+    def data(self) -> dict[str, Any]:
+        return self.record.data
+
+    @property
+    def phase(self) -> str:
+        return self.record.phase
+
+
+@dataclass(frozen=True, slots=True)
+class Inspection:
+    """One look at a resource: a fact about a moment that is over.
+
+    :ivar resource: canonical path
+    :ivar verdict: ``free`` if nobody owns it
+    :ivar reason: the fact behind the verdict, in words
+    :ivar record: the owner's record, ``None`` if there is none or it cannot be read as one
+    :ivar running: the owner, if it is live or stopped
+    :ivar token: the last token known: of the record, or else of the guard
+    :ivar previous: how the ownership before ended
+    :ivar malformed: what is wrong with the record
+    :ivar error: why it could not be looked at (only from :func:`inspect_all`; :func:`inspect` raises it)
+    """
+
+    resource: Path
+    verdict: Verdict
+    reason: str
+    record: OwnerRecord | None = None
+    running: Running | None = None
+    token: int = 0
+    previous: Previous | None = None
+    malformed: str | None = None
+    error: Exception | None = None
+
+    @property
+    def ref(self) -> OwnerRef | None:
+        """The owner as a value, whatever the verdict."""
+        return None if self.running is None else self.running.ref
+
+
+def inspect(
+    resource: StrPath,
+    *,
+    registry: StrPath | None = None,
+    clock: Clock = SYSTEM_CLOCK,
+    processes: ProcessTable | None = None,
+) -> Inspection:
+    """Who owns *resource* at this moment, and how that is known. Writes nothing.
+
+    Not guaranteed: that it is still so when this returns. To act on it, acquire.
+
+    :raises RecordError: what is there cannot be read as a record; see the subclass
+    :raises OSError: it cannot be looked at; that is not absence
+    """
+    found = resolve(resource, whole=registry is not None)
+    place = existing(found, registry)
+    if place is None:
+        return Inspection(Path(found.path), Verdict.FREE, "nobody owns it")
+    return _inspect(place, found, registry, _examiner(clock, processes))
+
+
+def _examiner(clock: Clock, processes: ProcessTable | None) -> Examiner:
+    return Examiner(processes or system_processes(), clock, _kept.kept())
+
+
+def _inspect(place: Place, resource: Resource, registry: StrPath | None, examiner: Examiner) -> Inspection:
+    remembered = peek(place.directory, resource.name, resource.shown)
+    return inspection_of(resource, registry, remembered, examiner.examine(place, resource, remembered))
+
+
+def inspection_of(
+    resource: Resource, registry: StrPath | None, remembered: GuardState, examined: Examined
+) -> Inspection:
+    record, verdict = examined.record, examined.verdict
+    running = None
+    if record is not None and verdict in (Verdict.LIVE, Verdict.STOPPED):
+        running = Running(record, OwnerRef.of(resource.path, record, registry), verdict)
+    malformed = examined.malformed
+    return Inspection(
+        Path(resource.path),
+        verdict,
+        examined.judgement.reason,
+        record,
+        running,
+        record.token if record else remembered.token,
+        remembered.previous,
+        malformed.fault if isinstance(malformed, Malformed) else None,
+    )
+
+
+def find(
+    resource: StrPath,
+    *,
+    registry: StrPath | None = None,
+    clock: Clock = SYSTEM_CLOCK,
+    processes: ProcessTable | None = None,
+) -> Running | None:
+    """The live owner of *resource*, with what it announced; ``None`` if there is none, or none that is proven to live.
+
+    A stopped owner is found too: it lives, see ``running.verdict``. Raises what :func:`inspect` raises.
+    """
+    return inspect(resource, registry=registry, clock=clock, processes=processes).running
+
+
+def running(
+    directory: StrPath,
+    *,
+    registry: bool = False,
+    clock: Clock = SYSTEM_CLOCK,
+    processes: ProcessTable | None = None,
+) -> list[Running]:
+    """Every live owner of something directly in *directory*.
+
+    :param registry: *directory* is a shared registry itself
+    """
+    looked = inspect_all(directory, registry=registry, clock=clock, processes=processes)
+    return [one.running for one in looked if one.running is not None]
+
+
+def inspect_all(
+    directory: StrPath,
+    *,
+    registry: bool = False,
+    clock: Clock = SYSTEM_CLOCK,
+    processes: ProcessTable | None = None,
+) -> Iterator[Inspection]:
+    """Look at every resource in *directory* that has a record. A record that cannot be read is one with an ``error``.
+
+    :param directory: where the resources are; or a lock directory itself
+    :param registry: *directory* is a shared registry itself
+    :raises OSError: a lock directory that cannot be listed
+    """
+    examiner = _examiner(clock, processes)
+    for path in lock_directories(directory, registry=registry):
+        place = opened(path)
+        for name in sorted(place.directory.names(".json")):
+            resource = resource_of(place, name, registry=registry)
+            try:
+                one = _inspect(place, resource, path if registry else None, examiner)
+            except (OSError, OwnershipError) as error:
+                yield Inspection(Path(resource.path), Verdict.UNKNOWN, str(error), error=error)
+                continue
+            if one.verdict is not Verdict.FREE:  # else it left while we were listing
+                yield one
+
+
+def lock_directories(directory: StrPath, *, registry: bool = False) -> list[str]:
+    """The lock directories of *directory* that are there, every account's; *directory* itself if it is one."""
+    path = os.path.realpath(os.fsdecode(os.fspath(directory)))
+    if not os.path.isdir(path):
+        os.listdir(path)  # raises what is wrong with it
+    if registry or os.path.basename(path).startswith(DIRECTORY):
+        return [path]
+    found = glob.glob(os.path.join(glob.escape(path), DIRECTORY)) + glob.glob(
+        os.path.join(glob.escape(path), f"{DIRECTORY}-[0-9]*")
+    )
+    return sorted(one for one in found if os.path.isdir(one) and not os.path.islink(one))
+
+
+def resource_of(place: Place, name: str, *, registry: bool) -> Resource:
+    """The resource whose files are called *name*; a hashed name can only be shown as it is."""
+    base = unescape(name)
+    parent = os.path.dirname(place.directory.path)
+    if base is None:
+        return Resource(os.path.join(parent, name), parent, name)
+    return Resource(base if registry else os.path.join(parent, base), parent, name)
+
+
+def wait(
+    resource: StrPath,
+    *,
+    timeout: float | None = None,
+    registry: StrPath | None = None,
+    on_wait: OnWait | None = None,
+    clock: Clock = SYSTEM_CLOCK,
+    processes: ProcessTable | None = None,
+) -> Inspection:
+    """Wait until nobody holds *resource*; acquires nothing, so somebody else may be faster.
+
+    :param timeout: seconds; ``None`` for ever
+    :param on_wait: called once per owner that is waited for
+    :returns: what was found at last: free, or an owner that may be evicted
+    :raises AcquireTimeoutError: it was still held when the time was over
+    """
+    seconds = checked_timeout(timeout)
+    deadline, told = clock.monotonic() + seconds, set()
+    found, examiner = resolve(resource, whole=registry is not None), _examiner(clock, processes)
+    while True:
+        place = existing(found, registry)
+        if place is None:
+            return Inspection(Path(found.path), Verdict.FREE, "nobody owns it")
+        remembered = peek(place.directory, found.name, found.shown)
+        examined = examiner.examine(place, found, remembered)
+        if examined.may_be_taken:
+            return inspection_of(found, registry, remembered, examined)
+        error = refusal(found, examined, place.directory.file(f"{found.name}.json"))
+        if clock.monotonic() >= deadline:
+            raise AcquireTimeoutError(
+                f"{error.message} (waited {seconds:g} s)",
+                resource=found.path,
+                record=error.record,
+                verdict=error.verdict,
+                reason=error.reason,
+                hint=error.hint,
+            )
+        holder = examined.owner.instance_id if examined.owner else ""
+        if on_wait is not None and holder not in told:
+            told.add(holder)
+            on_wait(error)
+        wait_for_change(place, found, examined, examiner, deadline)

@@ -1,0 +1,151 @@
+"""The keeper: one thread of a process that puts back what others deleted, and finishes what a call could not."""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import signal
+import threading
+import time
+
+from ownership import _fork
+from ownership._directory import DirectoryChanged
+from ownership._errors import OwnershipError
+from ownership._guard import GuardChanged
+from ownership._holding import Holding, State
+from ownership._place import Place, places
+
+TICK = 0.25  # seconds between two looks
+_IDLE = 2.0  # seconds a witness stays after its process owned anything in that directory
+_DAY = 86400.0
+
+log = logging.getLogger("ownership")
+
+
+class Keeper:
+    """Looks after every holding of this process. It never waits for a guard, and it goes on after errors."""
+
+    def __init__(self) -> None:
+        self._mutex = threading.Lock()
+        self._wake = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._touched = time.monotonic()
+        self.holdings: set[Holding] = set()
+
+    def add(self, holding: Holding) -> None:
+        """Look after *holding* from now on; call before anything of it is published.
+
+        :raises RuntimeError: the thread cannot be started
+        """
+        self.holdings.add(holding)
+        if self._thread is None:
+            try:
+                self._start()
+            except BaseException:
+                self.holdings.discard(holding)
+                raise
+        self._wake.set()
+
+    def _start(self) -> None:
+        with self._mutex:
+            if self._thread is None:
+                thread = threading.Thread(target=self._run, name="ownership-keeper", daemon=True)
+                thread.start()
+                self._thread = thread
+                atexit.register(_leave, os.getpid())
+
+    def _run(self) -> None:
+        if hasattr(signal, "pthread_sigmask"):  # signals are for the program's own threads
+            signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+        while True:
+            busy = self.holdings or any(place.witness.held for place in places())
+            if not busy:
+                self._wake.wait()
+            self._wake.clear()
+            time.sleep(TICK)
+            try:
+                self.tick()
+            except Exception:
+                log.exception("the keeper goes on after an error")
+
+    def tick(self) -> None:
+        """One look at everything."""
+        for holding in list(self.holdings):
+            try:
+                self._look(holding)
+            except Exception:
+                log.exception("the keeper goes on after an error about %s", holding.primary.shown)
+        for place in places():
+            self._look_at_place(place)
+        if time.monotonic() - self._touched > _DAY:
+            self._touch()
+
+    def _look(self, holding: Holding) -> None:
+        if holding.state is State.HELD and not holding.abandoned:
+            try:
+                self._keep(holding)
+            except (OSError, OwnershipError, GuardChanged, DirectoryChanged) as error:
+                log.debug("%s: not to be looked at now: %s", holding.primary.shown, error)
+        elif holding.state is not State.ACQUIRING or holding.abandoned:
+            holding.retire(State.RELEASED)
+            if holding.withdraw_quietly("released", ""):
+                self.holdings.discard(holding)
+
+    def _keep(self, holding: Holding) -> None:
+        for part in holding.parts:
+            found = part.place.directory.signature(part.filename)
+            if found is None or found != part.signature:
+                holding.look(part, wait=0.0)
+
+    def _look_at_place(self, place: Place) -> None:
+        try:
+            with place.mutex:
+                if place.users:
+                    if place.directory.descriptor.intact() and place.directory.is_at_path():
+                        place.witness.restore()
+                    elif not place.directory.descriptor.intact() and place.directory.is_at_path():
+                        place.directory.reopen()
+                        place.directory.hold()
+                        place.witness.restore()
+                elif place.idle_since is None:
+                    place.idle_since = time.monotonic()
+                elif time.monotonic() - place.idle_since >= _IDLE:
+                    place.move_out()
+        except OSError as error:
+            log.debug("%s: not to be looked at now: %s", place.directory.path, error)
+
+    def _touch(self) -> None:
+        """Once a day, so that age-based cleaners leave our files alone."""
+        self._touched = time.monotonic()
+        for holding in list(self.holdings):
+            for part in holding.parts:
+                for filename in (part.filename, f"{part.resource.name}.guard", f"{part.record.instance_id}.alive"):
+                    try:
+                        os.utime(filename, dir_fd=part.place.directory.fd, follow_symlinks=False)
+                    except OSError:
+                        pass
+
+
+KEEPER = Keeper()
+
+
+def _leave(process: int) -> None:
+    """Exit hook of the process that made them: remove witnesses that stand for nothing. Records stay: we still live."""
+    if os.getpid() == process:
+        for place in places():
+            try:
+                place.move_out()
+            except OSError:
+                pass
+
+
+def _child() -> None:
+    global KEEPER
+    for holding in list(KEEPER.holdings):
+        holding.disown()
+    KEEPER.holdings.clear()
+    KEEPER.__init__()  # type: ignore[misc]
+
+
+_fork.in_child(_child)

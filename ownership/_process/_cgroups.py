@@ -1,0 +1,82 @@
+"""Whether the cgroup of a process is frozen, by the freezers of v1 and v2 (freezer-subsystem.rst, cgroup-v2.rst)."""
+
+from __future__ import annotations
+
+import re
+
+from ownership._process._kernel import Kernel, read_file
+
+_OCTAL = re.compile(rb"\\([0-7]{3})")
+
+
+class CgroupFreezer:
+    """Looks up the freezer state of a process's cgroup. Whatever cannot be looked up counts as not frozen.
+
+    The mount points are read once, from the ``mountinfo`` of a thread that lives: an exited leader shows none.
+    """
+
+    def __init__(self, kernel: Kernel, proc: str) -> None:
+        self._kernel = kernel
+        self._proc = proc
+        self._mounts: dict[int, tuple[bytes, bytes]] | None = None
+
+    def is_frozen(self, process: int, thread: int | None = None) -> bool:
+        """Whether the process whose ``/proc`` directory is open as *process* is in a frozen cgroup.
+
+        :param thread: the thread to ask about, when the leader has exited and left its cgroup
+        """
+        try:
+            return self._look(process, "cgroup" if thread is None else f"task/{thread}/cgroup")
+        except (OSError, ValueError):
+            return False
+
+    def _look(self, process: int, name: str) -> bool:
+        for line in read_file(self._kernel, name, process).splitlines():
+            hierarchy, controllers, path = line.split(b":", 2)
+            version = 2 if hierarchy == b"0" else 1
+            if path == b"/" or (version == 1 and b"freezer" not in controllers.split(b",")):
+                continue  # a process in our root cgroup is frozen only together with us
+            if self._is_frozen_path(version, path):
+                return True
+        return False
+
+    def _is_frozen_path(self, version: int, path: bytes) -> bool:
+        if self._mounts is None:
+            self._mounts = find_freezers(
+                read_file(self._kernel, f"{self._proc}/thread-self/mountinfo", limit=1 << 24, many_records=True)
+            )
+        if version not in self._mounts or b".." in path.split(b"/"):
+            return False
+        mount_point, root = self._mounts[version]
+        if root != b"/":
+            if path != root and not path.startswith(root + b"/"):
+                return False
+            path = path[len(root) :]
+        name = b"/cgroup.events" if version == 2 else b"/freezer.state"
+        try:
+            content = read_file(self._kernel, (mount_point + path + name).decode("utf-8", "surrogateescape"))
+        except OSError:
+            return False
+        return b"frozen 1" in content.splitlines() if version == 2 else content.strip() == b"FROZEN"
+
+
+def find_freezers(mountinfo: bytes) -> dict[int, tuple[bytes, bytes]]:
+    """Where the freezers are mounted: cgroup version to mount point and the part of the hierarchy that it shows."""
+    mounts: dict[int, tuple[bytes, bytes]] = {}
+    for line in mountinfo.splitlines():
+        before, separator, after = line.partition(b" - ")
+        fields, filesystem = before.split(b" "), after.split(b" ")
+        if not separator or len(fields) < 5 or len(filesystem) < 3:
+            continue
+        if filesystem[0] == b"cgroup2":
+            version = 2
+        elif filesystem[0] == b"cgroup" and b"freezer" in filesystem[-1].split(b","):
+            version = 1
+        else:
+            continue
+        mounts.setdefault(version, (_unescape(fields[4]), _unescape(fields[3])))
+    return mounts
+
+
+def _unescape(field: bytes) -> bytes:
+    return _OCTAL.sub(lambda match: bytes([int(match[1], 8)]), field)

@@ -1,0 +1,116 @@
+"""The processes of a Linux machine: pidfd first, then ``/proc``, then signal 0. No process is ever spawned."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+
+from ownership._process._cgroups import CgroupFreezer
+from ownership._process._instance import instance_id
+from ownership._process._kernel import Kernel, read_file
+from ownership._process._pidfd import NOT_A_LEADER, UNSUPPORTED, Pidfds
+from ownership._process._probe import Probe
+from ownership._process._startid import Comparison, LinuxStartId
+from ownership._process._state import StateReader
+from ownership._process._text import command_text, printable
+from ownership._process._types import Identity, ProcessObservation, ProcessState, validate_pid
+
+_LOOKS = 8
+
+
+class LinuxProcesses:
+    """A :class:`ProcessTable` of Linux.
+
+    A process counts as gone only on ESRCH, as a zombie only when each of its threads has exited; errors are neither.
+    Not guaranteed: the start id of a process that ``/proc`` hides, on a kernel before 6.9.
+
+    :param proc: where procfs is mounted
+    :param kernel: the system calls, for tests that make them fail
+    :param pidfd: whether to use pidfds at all
+    """
+
+    def __init__(self, *, proc: str = "/proc", kernel: Kernel | None = None, pidfd: bool = True) -> None:
+        self._proc = proc
+        self._kernel = kernel if kernel is not None else Kernel()
+        self._pidfds = Pidfds(self._kernel, enabled=pidfd)
+        states = StateReader(self._kernel, CgroupFreezer(self._kernel, proc))
+        self._probe = Probe(self._kernel, proc, self._pidfds, states)
+        self._identity: Identity | None = None
+
+    def current(self) -> Identity:
+        """See :meth:`ProcessTable.current`. Costs a getpid(2) once the identity is known."""
+        pid, identity = self._kernel.getpid(), self._identity
+        instance = instance_id(pid)  # another one after any fork, even if the child has the parent's number
+        if identity is None or identity.pid != pid or identity.instance_id != instance:
+            identity = self._identity = self._read_identity(pid, instance)
+        return identity
+
+    def observe(self, pid: int) -> ProcessObservation:
+        """See :meth:`ProcessTable.observe`."""
+        validate_pid(pid)
+        for _ in range(_LOOKS):
+            observation = self._probe.look(pid)
+            if observation is not None:
+                return observation
+        return ProcessObservation(pid, None, None, ProcessState.UNKNOWN, f"process {pid} changed at every look")
+
+    def open_handle(self, pid: int, start_id: str) -> int | None:
+        """See :meth:`ProcessTable.open_handle`: a pidfd, whose process was compared with *start_id*."""
+        validate_pid(pid)
+        try:
+            pidfd = self._pidfds.open(pid)
+        except OSError as error:
+            if error.errno == errno.ESRCH or (error.errno in NOT_A_LEADER and self.observe(pid).exists is False):
+                raise ProcessLookupError(errno.ESRCH, f"no process {pid}") from None
+            return None
+        comparison = Comparison.UNKNOWN
+        try:
+            comparison = self._probe.compare(pid, pidfd, start_id)
+        except (OSError, ValueError):
+            pass
+        finally:
+            if comparison is not Comparison.SAME:
+                self._kernel.close(pidfd)
+        if comparison is Comparison.DIFFERENT:
+            raise ProcessLookupError(errno.ESRCH, f"process {pid} is another one now")
+        return pidfd if comparison is Comparison.SAME else None
+
+    def command_of(self, pid: int) -> str | None:
+        """See :meth:`ProcessTable.command_of`. A process without a command line is shown by its title in brackets."""
+        validate_pid(pid)
+        try:
+            if not self._probe.view().usable:
+                return None
+            arguments = read_file(self._kernel, f"{self._proc}/{pid}/cmdline", limit=4096).rstrip(b"\0").split(b"\0")
+            if arguments != [b""]:
+                return command_text(os.fsdecode(argument) for argument in arguments)
+            return printable(f"[{os.fsdecode(read_file(self._kernel, f'{self._proc}/{pid}/comm', limit=64)).strip()}]")
+        except OSError:
+            return None
+
+    def _read_identity(self, pid: int, instance: str) -> Identity:
+        view = self._probe.view()
+        inode = self._own_inode(pid)
+        ticks = self._probe.ticks(pid) if view.usable else None
+        return Identity(
+            pid=pid,
+            start_id=str(LinuxStartId(view.boot_id, ticks, view.time_namespace, inode)),
+            instance_id=instance,
+            boot_id=view.boot_id,
+            pid_namespace=view.pid_namespace,
+            host=os.uname().nodename,
+            command=command_text(sys.orig_argv),
+        )
+
+    def _own_inode(self, pid: int) -> int | None:
+        try:
+            pidfd = self._pidfds.open(pid)
+        except OSError as error:
+            if error.errno in UNSUPPORTED | NOT_A_LEADER:
+                return None
+            raise
+        try:
+            return self._pidfds.inode(pidfd)
+        finally:
+            self._kernel.close(pidfd)

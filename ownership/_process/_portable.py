@@ -1,0 +1,144 @@
+"""The processes of any system that psutil knows: macOS, Windows and the rest. Linux does not come here."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import socket
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from ownership._process._instance import instance_id
+from ownership._process._startid import psutil_start_id
+from ownership._process._text import command_text
+from ownership._process._types import Identity, ProcessObservation, ProcessState, validate_pid
+
+_LOOKS = 8
+
+
+def no_boot_id() -> str | None:
+    """For systems whose start ids are times of day, unique across boots by themselves."""
+    return "none"
+
+
+def boot_session_uuid() -> str | None:
+    """The boot id of macOS: ``kern.bootsessionuuid`` (sysctlbyname(3)); ``None`` when it cannot be read."""
+    import ctypes  # only here, and only on macOS: not worth its start-up time elsewhere
+
+    try:
+        buffer = ctypes.create_string_buffer(64)
+        size = ctypes.c_size_t(len(buffer))
+        failed = ctypes.CDLL(None).sysctlbyname(b"kern.bootsessionuuid", buffer, ctypes.byref(size), None, 0)
+    except (OSError, AttributeError, TypeError):
+        return None
+    return buffer.value.decode("ascii", "replace") or None if not failed else None
+
+
+class PortableProcesses:
+    """A :class:`ProcessTable` on psutil.
+
+    The start id is the creation time that the kernel keeps, unadjusted. Not guaranteed: a start id that survives a
+    step of the wall clock on FreeBSD and OpenBSD, and any handle: :meth:`open_handle` answers ``None``.
+
+    :param psutil: the module, imported at first use by default
+    :param boot_id: reads the boot id, ``"none"`` where it plays no part
+    """
+
+    def __init__(self, psutil: Any = None, *, boot_id: Callable[[], str | None] = no_boot_id) -> None:
+        self._module = psutil
+        self._boot_id = boot_id
+        self._identity: Identity | None = None
+
+    @property
+    def _psutil(self) -> Any:
+        if self._module is None:
+            self._module = importlib.import_module("psutil")
+        return self._module
+
+    def current(self) -> Identity:
+        """See :meth:`ProcessTable.current`."""
+        pid, identity = os.getpid(), self._identity
+        instance = instance_id(pid)
+        if identity is None or identity.pid != pid or identity.instance_id != instance:
+            identity = self._identity = self._read_identity(pid, instance)
+        return identity
+
+    def observe(self, pid: int) -> ProcessObservation:
+        """See :meth:`ProcessTable.observe`."""
+        validate_pid(pid)
+        for _ in range(_LOOKS):
+            observation = self._look(pid)
+            if observation is not None:
+                return observation
+        return ProcessObservation(pid, None, None, ProcessState.UNKNOWN, f"process {pid} changed at every look")
+
+    def open_handle(self, pid: int, start_id: str) -> int | None:
+        """Always ``None``: psutil has no descriptors of processes."""
+        validate_pid(pid)
+        return None
+
+    def command_of(self, pid: int) -> str | None:
+        """See :meth:`ProcessTable.command_of`."""
+        validate_pid(pid)
+        try:
+            arguments = self._psutil.Process(pid).cmdline()
+        except (self._psutil.Error, OSError):
+            return None
+        return command_text(arguments) if arguments else None
+
+    def _look(self, pid: int) -> ProcessObservation | None:
+        """One look; ``None`` when the number changed hands meanwhile."""
+        psutil = self._psutil
+        start_id: str | None = None
+        try:
+            process = psutil.Process(pid)
+            start_id = self._start_id(process)
+            state = self._state(process)
+            if self._start_id(psutil.Process(pid)) != start_id:
+                return None
+        except psutil.ZombieProcess:  # before NoSuchProcess, whose subclass it is
+            return ProcessObservation(pid, True, start_id, ProcessState.ZOMBIE)
+        except psutil.NoSuchProcess:
+            return ProcessObservation(pid, False, None, ProcessState.UNKNOWN)
+        except psutil.AccessDenied as error:
+            return ProcessObservation(pid, True, start_id, ProcessState.UNKNOWN, f"process {pid}: {error}")
+        except (psutil.Error, OSError) as error:
+            return ProcessObservation(pid, None, start_id, ProcessState.UNKNOWN, f"process {pid}: {error}")
+        return ProcessObservation(pid, True, start_id, state)
+
+    def _state(self, process: Any) -> ProcessState:
+        psutil = self._psutil
+        states = {
+            psutil.STATUS_ZOMBIE: ProcessState.ZOMBIE,
+            psutil.STATUS_DEAD: ProcessState.ZOMBIE,
+            psutil.STATUS_STOPPED: ProcessState.STOPPED,
+            psutil.STATUS_TRACING_STOP: ProcessState.TRACED,
+        }
+        return states.get(process.status(), ProcessState.RUNNING)
+
+    def _start_id(self, process: Any) -> str:
+        """By the creation time that psutil itself compares processes with.
+
+        ``Process.create_time()`` follows later steps of the wall clock on macOS and NetBSD (psutil 7.1), so that two
+        processes that ask may get two answers; ``monotonic`` turns that off, and older versions have no such form.
+        """
+        try:
+            return psutil_start_id(process._proc.create_time(monotonic=True))
+        except (AttributeError, TypeError):
+            return psutil_start_id(process.create_time())
+
+    def _read_identity(self, pid: int, instance: str) -> Identity:
+        try:
+            start_id = self._start_id(self._psutil.Process(pid))
+        except self._psutil.Error as error:
+            raise OSError(f"cannot read the creation time of this process: {error}") from error
+        return Identity(
+            pid=pid,
+            start_id=start_id,
+            instance_id=instance,
+            boot_id=self._boot_id(),
+            pid_namespace="none",
+            host=socket.gethostname(),
+            command=command_text(sys.orig_argv),
+        )

@@ -1,0 +1,131 @@
+"""What the files of ``/proc`` say: whether they speak of our pid namespace, and how they are parsed (proc(5))."""
+
+from __future__ import annotations
+
+import errno
+import re
+from dataclasses import dataclass
+
+from ownership._process._kernel import Kernel, read_file
+
+# the process or the whole of /proc is not there, or not for us; every other error says nothing and may pass
+VANISHED = frozenset({errno.ENOENT, errno.ESRCH, errno.ENOTDIR})
+DENIED = frozenset({errno.EACCES, errno.EPERM})
+ABSENT = VANISHED | DENIED | {errno.ELOOP, errno.EINVAL, errno.ENOSYS}
+
+_UUID = re.compile(rb"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+_NAMESPACE_PIDS = re.compile(rb"^NSpid:(.*)$", re.MULTILINE)
+_THREAD_GROUP = re.compile(rb"^Tgid:\s*(\d+)\s*$", re.MULTILINE)
+_CORE_DUMPING = re.compile(rb"^CoreDumping:\s*1\s*$", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class ProcView:
+    """What ``/proc`` tells this process about where it runs.
+
+    :ivar usable: ``/proc`` speaks of our pid namespace; otherwise nothing in it may be believed
+    :ivar boot_id: ``None`` when hidden
+    :ivar pid_namespace: inode of ours, ``"none"`` on a kernel without pid namespaces, ``None`` when hidden
+    :ivar time_namespace: inode of ours, ``"none"`` on a kernel without time namespaces, ``None`` when hidden
+    """
+
+    usable: bool = False
+    boot_id: str | None = None
+    pid_namespace: int | str | None = None
+    time_namespace: int | str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ProcStat:
+    """The fields of ``/proc/<pid>/stat`` that matter here.
+
+    :ivar state: one letter
+    :ivar flags: PF_* flags of the kernel
+    :ivar threads: threads that have not been released
+    :ivar ticks: start time since boot in clock ticks
+    """
+
+    state: str
+    flags: int
+    threads: int
+    ticks: int
+
+
+def read_view(kernel: Kernel, proc: str, pid: int) -> ProcView:
+    """Whether the ``/proc`` mounted at *proc* is that of our pid namespace, where we are *pid*, and what it tells.
+
+    A ``/proc`` of another namespace shows another number as ``self`` and, where the numbers happen to agree, more than
+    one number in ``NSpid`` (pid_namespaces(7)).
+
+    :raises OSError: that cannot be told at the moment (out of descriptors or memory, an I/O error)
+    """
+    try:
+        usable = kernel.readlink(f"{proc}/self") == str(pid) and _one_pid_namespace(kernel, proc)
+    except OSError as error:
+        if error.errno not in ABSENT:
+            raise
+        usable = False
+    if not usable:
+        return ProcView()
+    return ProcView(
+        usable=True,
+        boot_id=_boot_id(kernel, proc),
+        pid_namespace=_namespace(kernel, proc, "pid"),
+        time_namespace=_namespace(kernel, proc, "time"),
+    )
+
+
+def _one_pid_namespace(kernel: Kernel, proc: str) -> bool:
+    pids = _NAMESPACE_PIDS.search(read_file(kernel, f"{proc}/self/status"))
+    if pids is None:  # only a kernel without pid namespaces leaves the line out
+        return _namespace(kernel, proc, "pid") == "none"
+    return len(pids[1].split()) == 1
+
+
+def _namespace(kernel: Kernel, proc: str, kind: str) -> int | str | None:
+    """Asked of the calling thread: a leader that has exited has left its namespaces."""
+    try:
+        return kernel.stat(f"{proc}/thread-self/ns/{kind}").st_ino
+    except OSError as error:
+        if error.errno in VANISHED:
+            return "none"
+        if error.errno in ABSENT:
+            return None
+        raise
+
+
+def _boot_id(kernel: Kernel, proc: str) -> str | None:
+    try:
+        text = read_file(kernel, f"{proc}/sys/kernel/random/boot_id", limit=64).strip()
+    except OSError as error:
+        if error.errno in ABSENT:
+            return None
+        raise
+    return text.decode("ascii") if _UUID.fullmatch(text) else None
+
+
+def parse_stat(content: bytes) -> ProcStat:
+    """Parse ``/proc/<pid>/stat``. Field 2 is the title, which may hold blanks and brackets: cut after the last one.
+
+    :raises ValueError: it is not such a line
+    """
+    fields = content[content.rindex(b")") + 1 :].split(None, 20)
+    if len(fields) < 20 or len(fields[0]) != 1:
+        raise ValueError(f"not a stat line: {content[:80]!r}")
+    return ProcStat(fields[0].decode("ascii"), int(fields[6]), int(fields[17]), int(fields[19]))
+
+
+def thread_group(status: bytes) -> int:
+    """The ``Tgid`` of a ``status`` file: the pid of the process that the thread belongs to.
+
+    :raises ValueError: it is not such a file
+    """
+    found = _THREAD_GROUP.search(status)
+    if found is None:
+        raise ValueError(f"not a status file: {status[:80]!r}")
+    return int(found[1])
+
+
+def is_dumping_core(status: bytes) -> bool:
+    """Whether a ``status`` file says that a core dump is being written (Linux 4.15)."""
+    return _CORE_DUMPING.search(status) is not None

@@ -1,0 +1,72 @@
+"""Who owns a resource, as a value: made by the owner, handed to workers."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Self
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from ownership._paths import StrPath
+from ownership._record import OwnerIdentity, OwnerRecord
+
+VARIABLE = "LEASES_OWNER"
+
+
+class OwnerRef(BaseModel):
+    """One ownership: a resource, the identity of its owner and the token it owns by.
+
+    :ivar resource: the canonical path, file-system encoded bytes as surrogates
+    :ivar registry: the shared registry, if its records are there
+    """
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    resource: str
+    registry: str | None = None
+    token: int
+    owner: OwnerIdentity
+
+    @classmethod
+    def of(cls, resource: str, record: OwnerRecord, registry: StrPath | None) -> Self:
+        owner = OwnerIdentity(**{name: getattr(record, name) for name in OwnerIdentity.model_fields})
+        directory = None if registry is None else os.path.abspath(os.fsdecode(os.fspath(registry)))
+        return cls(resource=resource, registry=directory, token=record.token, owner=owner)
+
+    @property
+    def path(self) -> Path:
+        return Path(self.resource)
+
+    def to_env(self) -> dict[str, str]:
+        """The environment variable by which a worker finds its owner: merge it into the worker's environment."""
+        fields = self.model_dump(mode="python")
+        fields["resource"] = os.fsencode(self.resource).hex()
+        fields["registry"] = None if self.registry is None else os.fsencode(self.registry).hex()
+        return {VARIABLE: _Travelling(**fields).model_dump_json()}
+
+    @classmethod
+    def from_env(cls, environ: Mapping[str, str] | None = None) -> Self:
+        """The owner named in the environment.
+
+        :raises LookupError: there is none
+        :raises ValueError: there is one that cannot be read
+        """
+        text = (os.environ if environ is None else environ).get(VARIABLE)
+        if text is None:
+            raise LookupError(f"{VARIABLE} is not set: this process was not started as a worker of an owner")
+        try:
+            travelled = _Travelling.model_validate_json(text)
+            return cls(
+                resource=os.fsdecode(bytes.fromhex(travelled.resource)),
+                registry=None if travelled.registry is None else os.fsdecode(bytes.fromhex(travelled.registry)),
+                token=travelled.token,
+                owner=travelled.owner,
+            )
+        except (ValidationError, ValueError) as error:
+            raise ValueError(f"{VARIABLE} cannot be read: {text[:200]!r} ({error})") from None
+
+
+class _Travelling(OwnerRef):
+    """The paths as hex: an environment carries text, a path need not be any."""

@@ -1,0 +1,105 @@
+"""What the protocol needs of the operating system, chosen once: locks, links relative to a directory, accounts.
+
+Everything else in this package may ask whether it is there, never which system it is on.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from types import ModuleType
+
+from ownership._errors import UnsupportedFilesystemError
+
+fcntl: ModuleType | None
+pwd: ModuleType | None
+try:
+    import fcntl
+    import pwd
+except ImportError:  # Windows: import works, acquire says that it does not
+    fcntl = pwd = None
+
+SUPPORTED = fcntl is not None and os.link in os.supports_dir_fd
+CLOSE_ON_EXEC: int = getattr(os, "O_CLOEXEC", 0)
+NO_FOLLOW: int = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | CLOSE_ON_EXEC
+DIRECTORY_ONLY: int = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | CLOSE_ON_EXEC
+UNNAMED: int | None = getattr(os, "O_TMPFILE", None)
+
+# flock(2), link(2): what they answer where the filesystem cannot do it (ESTALE: a network filesystem lost the file)
+UNSUPPORTED = frozenset({errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ESTALE})
+
+# statfs(2) f_type of filesystems known to live on this machine alone; FUSE, 9p, virtiofs and the network ones are not
+_LOCAL_TYPES = frozenset(
+    {0xEF53, 0x58465342, 0x9123683E, 0x2FC12FC1, 0xF2F52010, 0xCA451A4E, 0x01021994, 0x794C7630}
+)  # ext*, xfs, btrfs, zfs, f2fs, bcachefs, tmpfs, overlay
+_LOCAL_NAMES = frozenset({"apfs", "hfs", "ufs", "zfs"})
+
+
+def require_supported(path: str) -> None:
+    """Refuse to acquire where the protocol cannot work (Windows, for now)."""
+    if not SUPPORTED:
+        raise UnsupportedFilesystemError(
+            f"{path}: this system has no flock(2) or no link(2) relative to a directory",
+            resource=path,
+            hint="run it on Linux, macOS or a BSD",
+        )
+
+
+def euid() -> int:
+    return os.geteuid() if hasattr(os, "geteuid") else 0
+
+
+def account(uid: int) -> tuple[str, str] | None:
+    """Name and home directory of *uid* from the account database, ``None`` if it knows none."""
+    if pwd is None:
+        return None
+    try:
+        entry = pwd.getpwuid(uid)
+    except KeyError:
+        return None
+    return entry.pw_name, entry.pw_dir
+
+
+def lock_shared(descriptor: int) -> bool:
+    """``flock(LOCK_SH | LOCK_NB)``; false when it is locked exclusively. (filelock has no shared form.)"""
+    assert fcntl is not None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def unlock(descriptor: int) -> None:
+    """``flock(LOCK_UN)``."""
+    assert fcntl is not None
+    fcntl.flock(descriptor, fcntl.LOCK_UN)
+
+
+def is_local(descriptor: int, path: str) -> bool:
+    """Whether the filesystem of the open *descriptor* is known to be local. Doubt is no."""
+    try:
+        return _statfs_type(descriptor) in _LOCAL_TYPES if UNNAMED is not None else _mounted_type(path) in _LOCAL_NAMES
+    except (OSError, AttributeError, ImportError):
+        return False
+
+
+def _statfs_type(descriptor: int) -> int:
+    import ctypes  # only a contender in another pid namespace gets here
+
+    buffer = ctypes.create_string_buffer(512)
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.fstatfs(descriptor, buffer) != 0:
+        raise OSError(ctypes.get_errno(), "fstatfs")
+    return ctypes.c_ulong.from_buffer(buffer).value & 0xFFFFFFFF  # f_type is the first word on every Linux
+
+
+def _mounted_type(path: str) -> str:
+    import psutil  # heavy, and only needed where statfs(2) has no type number
+
+    mounts = [mount for mount in psutil.disk_partitions(all=True) if _below(path, mount.mountpoint)]
+    return max(mounts, key=lambda mount: len(mount.mountpoint)).fstype.lower() if mounts else ""
+
+
+def _below(path: str, mountpoint: str) -> bool:
+    return path == mountpoint or path.startswith(mountpoint.rstrip("/") + "/")

@@ -1,0 +1,216 @@
+"""The only place that decides whether an owner is gone. Pure: record × observation → verdict."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+from ownership._process import Comparison, Identity, ProcessObservation, ProcessState, compare_start_ids
+from ownership._record import OwnerIdentity
+
+
+class Verdict(enum.StrEnum):
+    """What is known about the owner of a resource.
+
+    ``FREE`` nobody owns it · ``LIVE`` · ``STOPPED`` by a signal, a tracer or a frozen cgroup · ``GONE`` no such
+    process · ``ZOMBIE`` exited, not reaped · ``REUSED`` its number belongs to another process · ``EXPIRED`` its lease
+    ran out · ``UNKNOWN`` cannot be told. Evicted are only gone, zombie, reused and expired owners.
+    """
+
+    FREE = "free"
+    LIVE = "live"
+    STOPPED = "stopped"
+    GONE = "gone"
+    ZOMBIE = "zombie"
+    REUSED = "reused"
+    EXPIRED = "expired"
+    UNKNOWN = "unknown"
+
+    @property
+    def may_be_evicted(self) -> bool:
+        return self in _EVICTED
+
+    @property
+    def is_dead(self) -> bool:
+        """The owner's process is proven to be over."""
+        return self in _DEAD
+
+
+_DEAD = frozenset({Verdict.GONE, Verdict.ZOMBIE, Verdict.REUSED})
+_EVICTED = _DEAD | {Verdict.EXPIRED}
+
+
+class WitnessState(enum.Enum):
+    HELD = "held"
+    FREE = "free"
+    MISSING = "missing"
+    UNTESTABLE = "untestable"
+
+
+@dataclass(frozen=True, slots=True)
+class Testimony:
+    """What a witness says.
+
+    :ivar beat: seconds of the owner's CLOCK_MONOTONIC at its last heartbeat, ``None`` if unreadable
+    """
+
+    state: WitnessState
+    detail: str = ""
+    beat: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """The facts about one record's owner, as far as they were looked at.
+
+    :ivar process: a look at its pid, when boot and pid namespace are ours
+    :ivar witness: what its witness says, when they are not, or when the record names our own process
+    :ivar believable: a free witness proves death here: the filesystem is known to be local
+    :ivar device: of the lock directory, as we see it
+    :ivar expired: its lease has certainly run out
+    """
+
+    process: ProcessObservation | None = None
+    witness: Testimony | None = None
+    believable: bool = False
+    device: int | None = None
+    expired: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Self:
+    """Who asks.
+
+    :ivar holds: this process has a handle that owns by this very record
+    :ivar kept: instance ids of earlier images of this process whose witness was kept for us across exec
+    :ivar acquiring: we want to own it, and may take over from an earlier image of this process
+    """
+
+    identity: Identity
+    holds: bool = False
+    kept: frozenset[str] = frozenset()
+    acquiring: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """A verdict and the fact behind it, in words for people."""
+
+    verdict: Verdict
+    reason: str
+
+
+def same_namespace(record: OwnerIdentity, me: Identity) -> bool:
+    """Whether the record's pid means the same process for its owner and for us. Unknown is no."""
+    return (
+        record.boot_id is not None
+        and record.boot_id == me.boot_id
+        and record.pid_namespace is not None
+        and record.pid_namespace == me.pid_namespace
+    )
+
+
+def is_our_process(record: OwnerIdentity, me: Identity) -> bool:
+    """Whether the record names this process, whatever the image."""
+    same = record.pid == me.pid and same_namespace(record, me)
+    return same and compare_start_ids(record.start_id, me.start_id) is Comparison.SAME
+
+
+def judge(record: OwnerIdentity, seen: Observation, me: Self) -> Judgement:
+    """Whether the owner named by *record* is gone. Fails closed: what was not seen proves nothing.
+
+    The rows in order, the first that applies; then an expired lease turns ``live``, ``stopped`` and ``unknown`` into
+    ``expired``.
+    """
+    judgement = _judge_image(record, me) or (
+        _judge_process(record, seen, me) if same_namespace(record, me.identity) else _judge_witness(record, seen, me)
+    )
+    if seen.expired and not judgement.verdict.may_be_evicted:
+        return Judgement(Verdict.EXPIRED, f"its lease ran out unrenewed; {judgement.reason}")
+    return judgement
+
+
+def _judge_image(record: OwnerIdentity, me: Self) -> Judgement | None:
+    """Our own image: instance ids are random, so an equal one is proof whatever namespaces say."""
+    if record.instance_id != me.identity.instance_id:
+        return None
+    if me.holds:
+        return Judgement(Verdict.LIVE, "held by this process")
+    return Judgement(Verdict.GONE, "left over from this process, no handle holds it")
+
+
+def _judge_witness(record: OwnerIdentity, seen: Observation, me: Self) -> Judgement:
+    where = _whereabouts(record, me.identity)
+    said = seen.witness or Testimony(WitnessState.UNTESTABLE, "its witness was not asked")
+    match said.state:
+        case WitnessState.HELD:
+            return Judgement(Verdict.LIVE, f"{where}, and its witness is held")
+        case WitnessState.FREE:
+            same_kernel = record.boot_id is not None and record.boot_id == me.identity.boot_id
+            same_device = record.device is not None and record.device == seen.device
+            if seen.believable or (same_kernel and same_device):
+                return Judgement(Verdict.GONE, f"{where}, and its witness is free")
+            return Judgement(
+                Verdict.UNKNOWN, f"{where}; its witness is free, but the filesystem is not known to be local"
+            )
+        case WitnessState.MISSING:
+            return Judgement(Verdict.UNKNOWN, f"{where}, and there is no witness file to ask")
+        case WitnessState.UNTESTABLE:
+            return Judgement(Verdict.UNKNOWN, f"{where}, and {said.detail}")
+
+
+def _whereabouts(record: OwnerIdentity, me: Identity) -> str:
+    if record.boot_id is None or me.boot_id is None or record.pid_namespace is None or me.pid_namespace is None:
+        unknown = "our own" if me.boot_id is None or me.pid_namespace is None else "its"
+        return f"{unknown} boot or pid namespace is unknown (no usable /proc)"
+    if record.boot_id != me.boot_id:
+        return f"it belongs to another boot ({record.boot_id})"
+    return f"it lives in another pid namespace ({record.pid_namespace}, ours is {me.pid_namespace})"
+
+
+def _judge_process(record: OwnerIdentity, seen: Observation, me: Self) -> Judgement:
+    process = seen.process
+    if process is None:
+        return Judgement(Verdict.UNKNOWN, f"pid {record.pid} was not looked at")
+    if process.exists is False:
+        return Judgement(Verdict.GONE, f"no process {record.pid}")
+    if process.exists is None:
+        return Judgement(Verdict.UNKNOWN, f"pid {record.pid} cannot be looked at: {process.detail}")
+    same = Comparison.UNKNOWN if process.start_id is None else compare_start_ids(record.start_id, process.start_id)
+    if same is Comparison.DIFFERENT:
+        return Judgement(Verdict.REUSED, f"pid {record.pid} is another process now (start id {process.start_id})")
+    if process.state is ProcessState.ZOMBIE:
+        return Judgement(Verdict.ZOMBIE, f"pid {record.pid} has exited, its parent has not reaped it")
+    if same is Comparison.UNKNOWN:
+        why = process.detail or "its start id cannot be compared"
+        return Judgement(Verdict.UNKNOWN, f"pid {record.pid} exists, but whether it is the owner cannot be told: {why}")
+    if me.acquiring and is_our_process(record, me.identity) and (earlier := _judge_earlier_image(record, seen, me)):
+        return earlier
+    return _judge_state(process)
+
+
+def _judge_earlier_image(record: OwnerIdentity, seen: Observation, me: Self) -> Judgement | None:
+    """The record names this very process by another instance id: exec, or a second copy of this library."""
+    said = seen.witness.state if seen.witness else WitnessState.MISSING
+    if record.instance_id in me.kept or said is WitnessState.FREE:
+        return Judgement(Verdict.GONE, "left by an earlier image of this process, before exec")
+    if said is WitnessState.HELD:
+        return Judgement(Verdict.LIVE, "held by a second copy of this library in this process")
+    return None
+
+
+_STATES = {
+    ProcessState.RUNNING: (Verdict.LIVE, "the process is running"),
+    ProcessState.DUMPING: (Verdict.LIVE, "the process is still writing a core dump"),
+    ProcessState.STOPPED: (Verdict.STOPPED, "the process is stopped by a signal"),
+    ProcessState.TRACED: (Verdict.STOPPED, "the process is stopped by a tracer"),
+    ProcessState.FROZEN: (Verdict.STOPPED, "the process is in a frozen cgroup"),
+}
+
+
+def _judge_state(process: ProcessObservation) -> Judgement:
+    if process.state not in _STATES:
+        detail = process.detail or "its state cannot be read"
+        return Judgement(Verdict.UNKNOWN, f"pid {process.pid} is the owner, but {detail}")
+    verdict, reason = _STATES[process.state]
+    return Judgement(verdict, reason)
