@@ -2,23 +2,36 @@
 
 from __future__ import annotations
 
+import errno
 import math
 import random
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
 
 from ownership import _keeper
 from ownership._clock import Clock
 from ownership._directory import DirectoryChanged
 from ownership._errors import AcquireTimeoutError, AlreadyOwnedError, OwnershipError, explained
-from ownership._examine import FREE, Examined, Examiner, refusal
-from ownership._guard import PATIENCE, Guard, GuardChanged, locked, peek
-from ownership._holding import Holding, Part, State, identity_of, timestamp
+from ownership._examine import Examined, Examiner, refusal
+from ownership._guard import PATIENCE, Hold, locked, peek
+from ownership._holding import Holding, State
+from ownership._part import Part
 from ownership._paths import Resource, StrPath, resolve
 from ownership._place import Place, pinned
 from ownership._process import Identity, ProcessTable
-from ownership._record import MAX_TOKEN, Death, GuardState, OwnerIdentity, OwnerRecord, Previous, encode
+from ownership._record import (
+    MAX_TOKEN,
+    Death,
+    GuardState,
+    OwnerIdentity,
+    OwnerRecord,
+    Previous,
+    Template,
+    timestamp,
+)
 from ownership._sweep import sweep
 from ownership._waiting import wait_for_change
 
@@ -26,11 +39,9 @@ _SETTLE = 1.0  # seconds a malformed record that nobody is known to own is left 
 _MOVES = 200  # restarts after outside changes before we give up
 
 OnWait = Callable[[AlreadyOwnedError], object]
-_DEAD_KEPT = 3
-
-
-class _StartAgain(Exception):
-    """Somebody changed our files from outside while we were publishing."""
+_DEATHS = 3  # remembered
+_TEMPLATES = 64  # kept
+_READ_ONLY = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 
 
 class _Unsettled(Exception):
@@ -56,18 +67,19 @@ class Acquisition:
     """One call of acquire.
 
     :ivar resources: in the order of their canonical paths, in which everybody locks guards
-    :ivar template: the fields that every record of this claim has
     :ivar littered: places where a dead owner may have left files
     """
 
     resources: list[Resource]
-    registry: StrPath | None
+    registry: str | None
     timeout: float
     on_wait: OnWait | None
     clock: Clock
     processes: ProcessTable
     examiner: Examiner
-    template: dict[str, object]
+    me: Identity
+    labels: dict[str, str]
+    first: bool = True
     settled: bool = False
     told: set[tuple[str, int]] = field(default_factory=set)
     deadline: float = 0.0
@@ -80,7 +92,7 @@ class Acquisition:
         while True:
             try:
                 self._attempt(holding)
-            except (GuardChanged, DirectoryChanged, _StartAgain):
+            except DirectoryChanged:
                 moves += 1
                 self._pause(moves)
             except _Unsettled as waiting:
@@ -101,13 +113,14 @@ class Acquisition:
 
     def _attempt(self, holding: Holding) -> None:
         """Lock every guard, in the order of the canonical paths, then decide."""
-        places = [pinned(resource, self.registry) for resource in self.resources]
+        places = [pinned(one, self.registry, above=one.above if self.first else None) for one in self.resources]
+        self.first = False
         guards = [place.guard(one.name) for place, one in zip(places, self.resources, strict=True)]
         until = max(self.deadline, self.clock.monotonic() + PATIENCE)
         try:
-            locked(guards, until, self.clock, lambda: self._decide(places, guards, holding))
-        except PermissionError as error:
-            if self.registry is not None and not isinstance(error, OwnershipError):
+            locked(guards, until, self.clock, partial(self._decide, places, holding))
+        except OSError as error:
+            if self.registry is not None and error.errno in _READ_ONLY and not isinstance(error, OwnershipError):
                 for place, resource in zip(places, self.resources, strict=True):
                     self._judge_unguarded(place, resource)
             raise
@@ -122,10 +135,10 @@ class Acquisition:
         if not examined.may_be_taken:
             raise _Refused(place, resource, examined)
 
-    def _decide(self, places: list[Place], guards: list[Guard], holding: Holding) -> None:
+    def _decide(self, places: list[Place], holding: Holding, holds: list[Hold]) -> None:
         found: list[tuple[GuardState, Examined]] = []
-        for place, resource, guard in zip(places, self.resources, guards, strict=True):
-            remembered = guard.read(resource.shown)
+        for place, resource, hold in zip(places, self.resources, holds, strict=True):
+            remembered = hold.read(resource.path)
             examined = self.examiner.examine(place, resource, remembered)
             if examined.unsettled and not self.settled:
                 raise _Unsettled(place, resource, examined)
@@ -134,78 +147,62 @@ class Acquisition:
             found.append((remembered, examined))
         _keeper.KEEPER.add(holding)
         try:
-            for place, resource, guard, (remembered, examined) in zip(
-                places, self.resources, guards, found, strict=True
-            ):
-                self._take(place, resource, guard, remembered, examined, holding)
+            for place, resource, hold, (remembered, examined) in zip(places, self.resources, holds, found, strict=True):
+                self._take(place, resource, hold, remembered, examined, holding)
             holding.state = State.HELD
         except BaseException:
-            self._undo(holding, guards)
+            _undo(holding, holds)
             raise
 
     def _take(
         self,
         place: Place,
         resource: Resource,
-        guard: Guard,
+        hold: Hold,
         remembered: GuardState,
         examined: Examined,
         holding: Holding,
     ) -> None:
         """Witness, token and identity into the guard, remove exactly the judged record, link ours, look again."""
-        me, directory = holding.me, place.directory
-        part = self._part(place, resource, remembered, examined, me)
+        wall_ns = self.clock.wall_ns()
+        judged = examined.record.token if examined.record else 0
+        token = new_token(place, resource, remembered.token, judged, wall_ns)
+        instance_id = self.me.instance_id
+        raw = self._template(place, resource).fill(token, wall_ns)
+        part = Part(place, resource, self.registry, instance_id, token, raw)
         holding.parts.append(part)
         place.enter(part)
-        part.made_witness = place.settle_in(me.instance_id)
+        part.made_witness = place.settle_in(instance_id)
         if remembered.owner is not None:
             self._clear_temporary(place, resource, remembered.owner)
-        guard.write(_remember(remembered, examined, part, self.clock))
+        hold.write(_remember(remembered, examined, token, place.identity(self.me), wall_ns))
         if examined.signature is not None:
-            directory.remove(part.filename, examined.signature)
-        place.owned[resource.name] = part.token
-        part.published = True
-        try:
-            published = directory.publish(part.filename, encode(part.record), part.temporary)
-        except FileExistsError:
-            raise _StartAgain from None
-        part.signature = directory.signature(part.filename)
-        if part.signature is None or part.signature[:2] != published or not guard.is_at_path():
-            raise _StartAgain
+            place.directory.remove(part.filename, examined.signature)
+        place.owned[resource.name] = token
+        part.publish(hold)
         if part.made_witness or examined.verdict.is_dead:
             self.littered.append(place)
+
+    def _template(self, place: Place, resource: Resource) -> Template:
+        """The record of this process for this resource; the last few are kept, most processes own the same again."""
+        device = place.directory.descriptor.device
+        key = (resource.path, self.me.instance_id, device, *self.labels.items())
+        template = _templates.get(key)
+        if template is None:
+            record = OwnerRecord(
+                resource=resource.shown, token=1, device=device, labels=self.labels, **template_of(self.me)
+            )
+            template = Template(record)
+            if len(_templates) >= _TEMPLATES:
+                _templates.clear()
+            _templates[key] = template
+        return template
 
     def _clear_temporary(self, place: Place, resource: Resource, last: OwnerIdentity) -> None:
         """Whoever died here, perhaps before publishing, leaves at most one temporary file: its successor removes it."""
         judgement, _ = self.examiner.judge(place, resource, last, None)
         if judgement.verdict.may_be_evicted:
             place.directory.unlink_temporary(resource.name, last.instance_id)
-
-    def _part(self, place: Place, resource: Resource, remembered: GuardState, examined: Examined, me: Identity) -> Part:
-        judged = examined.record.token if examined.record else 0
-        token = new_token(place, resource, remembered.token, judged, self.clock)
-        at = timestamp(self.clock)
-        record = OwnerRecord(
-            resource=resource.shown,
-            token=token,
-            device=place.directory.descriptor.device,
-            acquired_at=at,
-            updated_at=at,
-            **self.template,  # type: ignore[arg-type]
-        )
-        return Part(place, resource, self.registry, token, record)
-
-    def _undo(self, holding: Holding, guards: list[Guard]) -> None:
-        """Withdraw what was published, while the guards are held; what cannot be withdrawn now the keeper takes on."""
-        for part, guard in zip(list(holding.parts), guards, strict=False):
-            part.withdraw_under(guard)
-        left = [part for part in holding.parts if not part.retired]
-        holding.parts[:] = left
-        if left:
-            holding.abandoned = True
-        else:
-            holding.state = State.ACQUIRING
-            _keeper.KEEPER.holdings.discard(holding)
 
     # -- waiting
 
@@ -237,6 +234,9 @@ class Acquisition:
         wait_for_change(refused.place, refused.resource, refused.examined, self.examiner, self.deadline)
 
 
+_templates: dict[tuple[object, ...], Template] = {}
+
+
 def _timed_out(error: AlreadyOwnedError, timeout: float) -> AcquireTimeoutError:
     return AcquireTimeoutError(
         f"{error.message} (waited {timeout:g} s)",
@@ -248,26 +248,43 @@ def _timed_out(error: AlreadyOwnedError, timeout: float) -> AcquireTimeoutError:
     )
 
 
-def _remember(remembered: GuardState, examined: Examined, part: Part, clock: Clock) -> GuardState:
+def _undo(holding: Holding, holds: list[Hold]) -> None:
+    """Withdraw what was published, while the guards are held; what cannot be withdrawn now the keeper takes on."""
+    for part, hold in zip(list(holding.parts), holds, strict=False):
+        part.withdraw(hold)
+    left = [part for part in holding.parts if not part.retired]
+    for part in holding.parts:
+        if part.retired:
+            part.forsake()
+    holding.parts[:] = left
+    if left:
+        holding.abandoned = True
+    else:
+        _keeper.KEEPER.holdings.discard(holding)
+
+
+def _remember(remembered: GuardState, examined: Examined, token: int, owner: OwnerIdentity, wall_ns: int) -> GuardState:
     """What the guard is to remember: the new owner, and how the last one ended."""
-    previous, deaths = remembered.previous, remembered.deaths
-    if examined is not FREE and examined.verdict.is_dead:
-        heir = examined.record.heir if examined.record else None
-        previous = Previous(how="died", reason=examined.judgement.reason[:80], at=timestamp(clock), heir=heir)
-        death = Death(at=round(_boottime(), 3), boot_id=(part.record.boot_id or "")[:8])
-        deaths = (*deaths, death)[-_DEAD_KEPT:]
-    return GuardState(token=part.token, owner=identity_of(part.record), previous=previous, deaths=deaths)
+    if not examined.verdict.is_dead:
+        return GuardState(token, owner, remembered.previous, remembered.deaths)
+    judged, last = examined.owner, remembered.owner
+    if judged is None or last is None or last.instance_id != judged.instance_id:  # its death was counted before
+        return GuardState(token, owner, remembered.previous, remembered.deaths)
+    heir = examined.record.heir if examined.record else None
+    previous = Previous(how="died", reason=examined.judgement.reason[:80], at=timestamp(wall_ns), heir=heir)
+    death = Death(at=round(_boottime(), 3), boot_id=(owner.boot_id or "")[:8])
+    return GuardState(token, owner, previous, (*remembered.deaths, death)[-_DEATHS:])
 
 
-def new_token(place: Place, resource: Resource, remembered: int, judged: int, clock: Clock) -> int:
+def new_token(place: Place, resource: Resource, remembered: int, judged: int, wall_ns: int) -> int:
     """Greater than every token the guard or the judged record knows; the wall clock bridges a lost guard."""
-    token = max(remembered + 1, judged + 1, clock.wall_ns() // 1000)
+    token = max(remembered + 1, judged + 1, wall_ns // 1000)
     if token > MAX_TOKEN:
         raise place.directory.invalid(f"{resource.name}.guard", f"no token greater than {token - 1} below 2^53")
     return token
 
 
-def template_of(me: Identity) -> dict[str, object]:
+def template_of(me: Identity) -> dict[str, Any]:
     """The fields by which a record names this process."""
     return {
         "pid": me.pid,
@@ -286,12 +303,11 @@ def give_up(holding: Holding) -> None:
     holding.retire(State.RELEASED)
     try:
         done = holding.withdraw("released", "acquire was interrupted")
-    except (OSError, OwnershipError, GuardChanged, DirectoryChanged):
+    except (OSError, OwnershipError):
         done = False
     if done:
         for part in holding.parts:
-            if part.made_witness:
-                part.place.move_out()
+            part.forsake()
         _keeper.KEEPER.holdings.discard(holding)
 
 
@@ -310,14 +326,29 @@ def checked_timeout(timeout: float | None) -> float:
 
 
 def checked_labels(labels: Mapping[str, str] | None) -> dict[str, str]:
-    for key, value in (labels or {}).items():
-        if not isinstance(key, str) or not isinstance(value, str):
+    if labels is None:
+        return {}
+    if not isinstance(labels, Mapping):
+        raise ValueError(f"labels must map text to text, got {labels!r}")
+    for key, value in labels.items():
+        if not isinstance(key, str) or not isinstance(value, str) or not _is_text(key + value):
             raise ValueError(f"labels must map text to text, got {key!r}: {value!r}")
-    return dict(labels or {})
+    return dict(labels)
 
 
-def checked_resources(resource: StrPath, also: Iterable[StrPath], registry: StrPath | None) -> list[Resource]:
+def _is_text(text: str) -> bool:
+    """Whether UTF-8 can say it: no lone surrogates."""
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def checked_resources(resource: StrPath, also: Iterable[StrPath], registry: str | None) -> list[Resource]:
     """The canonical resources, each once; the first is the claim's own."""
+    if not also:
+        return [resolve(resource, whole=registry is not None)]
     if isinstance(also, str | bytes):
         raise ValueError(f"also must be a list of paths, got {also!r}")
     found: dict[str, Resource] = {}

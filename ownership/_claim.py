@@ -20,17 +20,15 @@ from ownership._acquire import (
     checked_resources,
     checked_timeout,
     give_up,
-    template_of,
 )
 from ownership._clock import SYSTEM_CLOCK, Clock
-from ownership._directory import DirectoryChanged
 from ownership._errors import OwnershipError, OwnershipLostError
 from ownership._examine import Examiner
-from ownership._guard import GuardChanged
 from ownership._handover import VARIABLE, HandingOver, Heir, heir_from
 from ownership._holding import Holding, State
+from ownership._location import pin_registry
 from ownership._paths import StrPath
-from ownership._process import ProcessTable, system_processes
+from ownership._process import ProcessTable, printable, system_processes
 from ownership._record import OwnerRecord
 from ownership._ref import OwnerRef
 
@@ -127,7 +125,9 @@ class Claim:
             "labels": None if labels is None else checked_labels(labels),
         }
         self._require_held()
-        self._holding.update({name: value for name, value in given.items() if value is not None})
+        changes = {name: value for name, value in given.items() if value is not None}
+        if changes:
+            self._holding.update(changes)
 
     def release(self, reason: str = "") -> None:
         """Give it up. Only what is still ours is removed; a second release does nothing.
@@ -169,7 +169,7 @@ class Claim:
         """
         self._require_held()
         if command is not None:
-            self._holding.update({"command": command})
+            self._holding.update({"command": printable(command)})
         places = {part.place for part in self._holding.parts}
         numbers = [place.witness.keep_across_exec() for place in places]
         _kept.announce(os.getpid(), self.record.instance_id, numbers)
@@ -204,7 +204,7 @@ class Claim:
     ) -> None:
         try:
             self.release()
-        except (OSError, OwnershipError, GuardChanged, DirectoryChanged):
+        except (OSError, OwnershipError):
             if error is None:  # the body's own exception is not masked
                 raise
 
@@ -258,17 +258,19 @@ def acquire(
     :raises ValueError: an argument that cannot be right
     """
     table = processes or system_processes()
-    found = checked_resources(resource, also, registry)
+    shared = pin_registry(registry)
+    found = checked_resources(resource, also, shared)
     me = table.current()
     acquisition = Acquisition(
         sorted(found, key=lambda one: one.path) if len(found) > 1 else found,
-        registry,
+        shared,
         checked_timeout(timeout),
         on_wait,
         clock,
         table,
         Examiner(table, clock, _kept.kept(), acquiring=True),
-        {**template_of(me), "labels": checked_labels(labels)},
+        me,
+        checked_labels(labels),
     )
     holding = Holding(me, clock, found[0])
     try:
@@ -286,6 +288,4 @@ def adopt(environ: MutableMapping[str, str] | None = None) -> Claim:
     :raises HandoverError: too late: it was taken back, adopted by another, or acquired by somebody
     """
     variables = os.environ if environ is None else environ
-    heir = heir_from(variables, Claim)
-    del variables[VARIABLE]
-    return heir.adopt()
+    return heir_from(variables.pop(VARIABLE, None), Claim).adopt()

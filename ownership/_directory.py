@@ -9,10 +9,11 @@ from collections.abc import Iterator
 from functools import partial
 from typing import TypeAlias
 
-from ownership import _fork
 from ownership._errors import InvalidRecordError, UnsupportedFilesystemError, explained
 from ownership._fork import Descriptor
-from ownership._paths import Location, account_name, shown
+from ownership._location import Facts, Location, account_name, facts_of
+from ownership._making import give_if_empty, repair_mode
+from ownership._paths import shown
 from ownership._record import MAX_RECORD_BYTES
 from ownership._system import DIRECTORY_ONLY, NO_FOLLOW, UNNAMED, UNSUPPORTED, euid, lock_shared, unlock
 
@@ -45,18 +46,40 @@ class LockDirectory:
     # -- the directory itself
 
     def open(self) -> None:
-        with _fork.gate:
-            found = self.descriptor.open(self.path, DIRECTORY_ONLY | NO_FOLLOW)
-        if self.location.account and found.st_uid != self.location.account[0] >= 0:
-            os.fchown(self.descriptor.number, *self.location.account)
+        """Pin the directory that was located.
 
-    def reopen(self) -> None:
-        """The program around us closed our descriptor: open the directory again."""
-        self.descriptor.close()
-        self.open()
+        :raises FileNotFoundError: the path leads elsewhere by now
+        """
+        assert self.location.facts is not None
+        try:
+            self.descriptor.open(self.path, DIRECTORY_ONLY | NO_FOLLOW)
+        except PermissionError as error:
+            if not repair_mode(self.path):
+                raise explained(error, self.path, self.remedy(".", error)) from None
+            self.descriptor.open(self.path, DIRECTORY_ONLY | NO_FOLLOW)
+        if (self.descriptor.device, self.descriptor.inode) != self.location.facts[:2]:
+            self.descriptor.close()
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), self.path)
 
-    def is_at(self, location: Location) -> bool:
-        return (location.device, location.inode) == (self.descriptor.device, self.descriptor.inode)
+    def ensure_open(self) -> None:
+        """Open it again if the program around us closed our descriptor.
+
+        :raises DirectoryChanged: the path leads to another directory by now
+        """
+        if not self.descriptor.intact():
+            self.descriptor.close()
+            try:
+                self.open()
+            except (FileNotFoundError, NotADirectoryError):
+                raise DirectoryChanged from None
+
+    def give_away(self, account: tuple[int, int]) -> bool:
+        """Root made it in another account's directory and ended before giving it away; true if it was given now."""
+        return give_if_empty(self.fd, account)
+
+    def is_at(self, facts: Facts) -> bool:
+        """Whether the directory found with *facts* is this one."""
+        return self.location.facts is not None and self.location.facts[:2] == facts[:2]
 
     def is_at_path(self) -> bool:
         """Whether the path still leads here."""
@@ -64,7 +87,7 @@ class LockDirectory:
             found = os.lstat(self.path)
         except OSError:
             return False
-        return (found.st_dev, found.st_ino) == (self.descriptor.device, self.descriptor.inode)
+        return self.is_at(facts_of(found))
 
     @property
     def fd(self) -> int:
@@ -98,8 +121,9 @@ class LockDirectory:
         try:
             numbers.extend(map(partial(os.open, dir_fd=self.fd), (filename,), (os.O_RDONLY | NO_FOLLOW,)))
             found = os.fstat(numbers[0])
-            self._check_kind(filename, found, limit)
-            raw = os.read(numbers[0], limit + 1)
+            if not stat.S_ISREG(found.st_mode) or found.st_size > limit:
+                self._refuse(filename, found, limit)
+            raw = os.read(numbers[0], found.st_size + 1)
         except FileNotFoundError:
             return None
         except OSError as error:
@@ -107,12 +131,10 @@ class LockDirectory:
             raise explained(error, self.file(filename), self.remedy(filename, error)) from None
         finally:
             if numbers:
-                os.close(numbers.pop())
+                os.close(numbers[0])
         return raw, signature_of(found)
 
-    def _check_kind(self, filename: str, found: os.stat_result, limit: int) -> None:
-        if stat.S_ISREG(found.st_mode) and found.st_size <= limit:
-            return
+    def _refuse(self, filename: str, found: os.stat_result, limit: int) -> None:
         large = stat.S_ISREG(found.st_mode)
         what = f"too large ({found.st_size} bytes, the limit is {limit})" if large else "not a regular file"
         raise self.invalid(filename, what)
@@ -191,7 +213,7 @@ class LockDirectory:
             os.link(source, filename, dst_dir_fd=self.fd, follow_symlinks=True)
         finally:
             if numbers:
-                os.close(numbers.pop())
+                os.close(numbers[0])
         return found.st_dev, found.st_ino
 
     def _publish_named(self, filename: str, content: bytes, temporary: str) -> tuple[int, int]:
@@ -229,7 +251,7 @@ class LockDirectory:
             return self.fill(numbers[0], content)
         finally:
             if numbers:
-                os.close(numbers.pop())
+                os.close(numbers[0])
 
     def fill(self, number: int, content: bytes) -> os.stat_result:
         """Write *content* whole, with the documented mode and owner whatever the umask."""
@@ -262,6 +284,10 @@ class LockDirectory:
             return
         if (found.st_dev, found.st_ino) != signature[:2]:
             raise DirectoryChanged
+        self.discard(filename)
+
+    def discard(self, filename: str) -> None:
+        """Unlink what was looked at just now, under its guard."""
         try:
             os.unlink(filename, dir_fd=self.fd)
         except FileNotFoundError:

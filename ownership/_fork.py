@@ -60,11 +60,12 @@ class Descriptor:
         """Close it if it is still ours; a number that the program reuses is left alone. Never raises."""
         if self._numbers:
             try:
-                if self.intact():
+                if self.inode == 0 or self.intact():  # 0: interrupted between opening and looking
                     os.close(self._numbers[0])
             except OSError:
                 pass
             self._numbers.clear()
+        self.device = self.inode = 0
         _held.discard(self)
 
 

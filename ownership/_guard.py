@@ -1,9 +1,9 @@
 """The guard: a short mutex around read, decide and write, and the memory that outlives every owner.
 
-An OS lock on ``NAME.guard`` between processes, an inner lock between the threads of one. The file is never unlinked by
-us, so whoever locks it locks the same file; it is compared with its path after locking all the same, since others
-unlink files. The lock itself is filelock's ``lock_descriptor`` on a descriptor opened here without following links:
-``FileLock`` opens by path, follows symlinks, and costs the whole budget of an acquire by itself.
+An OS lock on ``NAME.guard``. The file is never unlinked by us, so whoever locks it locks the same file; it is compared
+with its path after locking all the same, since others unlink files. The lock itself is filelock's ``lock_descriptor``
+on a descriptor opened here without following links: ``FileLock`` opens by path, follows symlinks, and costs the whole
+budget of an acquire by itself. Threads of one process exclude each other by the same lock, each on its own descriptor.
 """
 
 from __future__ import annotations
@@ -14,28 +14,24 @@ import random
 import stat
 import threading
 from collections.abc import Callable, Sequence
-from types import TracebackType
 from typing import TypeVar
 
 from filelock import lock_descriptor
 
 from ownership import _fork
-from ownership._clock import SYSTEM_CLOCK, Clock
-from ownership._directory import LockDirectory
+from ownership._clock import Clock
+from ownership._directory import DirectoryChanged, LockDirectory
 from ownership._errors import GuardTimeoutError, UnsupportedFilesystemError, explained
 from ownership._fork import Descriptor
 from ownership._paths import shown
 from ownership._record import MAX_GUARD_BYTES, NO_GUARD_STATE, GuardState, decode_guard, encode_guard
-from ownership._system import NO_FOLLOW, UNSUPPORTED, euid
+from ownership._system import NO_FOLLOW, UNSUPPORTED, euid, unlock
 
 _Result = TypeVar("_Result")
 
 PATIENCE = 1.0  # seconds that any operation waits for a guard
+_KEPT = 64  # guards whose descriptor stays open between two uses
 _FIRST_DELAY, _LONGEST_DELAY = 0.0002, 0.01
-
-
-class GuardChanged(Exception):
-    """The path does not lead to the locked guard or to the pinned directory any more: start again."""
 
 
 class Interrupting(Exception):
@@ -52,73 +48,118 @@ class Guard:
         self.directory = directory
         self.name = name
         self.filename = f"{name}.guard"
-        self._path = directory.file(self.filename)
-        self._inner = threading.RLock()
-        self._busy = False  # told apart from re-entering the inner lock: see enter()
-        self._descriptor = Descriptor()
-        self._raw = b""
+        self.path = directory.file(self.filename)
         self.afterwards: list[Callable[[], object]] = []
-        self._state = NO_GUARD_STATE
+        self.inside: set[int] = set()  # threads
+        self.spare: dict[None, Descriptor] = {}  # at most one: taken and put back in single steps
+        self.memory = (b"", NO_GUARD_STATE)  # what was read last, and what it means
 
-    def held(self, deadline: float, clock: Clock = SYSTEM_CLOCK) -> _Hold:
-        """``with guard.held(deadline):`` — inside, nobody else decides about this resource.
+    def run(self, deadline: float, clock: Clock, action: Callable[[Hold], _Result]) -> _Result:
+        """*action* with the guard held: nobody else decides about this resource meanwhile.
+
+        An exception that a signal handler raises at any point leaves the guard free: every step out may be repeated.
 
         :param deadline: on *clock*; in the past: one attempt
         :raises GuardTimeoutError: busy until then
-        :raises GuardChanged: directory or guard were replaced meanwhile; pin the directory again
+        :raises DirectoryChanged: directory or guard were replaced meanwhile; pin the directory again
         :raises Interrupting: this thread is inside already
         """
-        return _Hold(self, deadline, clock)
-
-    # -- locking
-
-    def _enter(self, deadline: float, clock: Clock) -> None:
-        if not self._inner.acquire(timeout=min(max(0.0, deadline - clock.monotonic()), threading.TIMEOUT_MAX)):
-            raise self._timeout(os.getpid())
-        if self._busy:
-            self._inner.release()
+        thread = threading.get_ident()
+        if thread in self.inside:
             raise Interrupting
-        # A handler that interrupts here finds _busy unset, runs its own operation to the end, and we go on after it.
+        hold = Hold(self, thread)
         try:
-            self._busy = True
-            self._lock(deadline, clock)
+            try:
+                hold.enter(deadline, clock)
+                result = action(hold)
+            finally:
+                hold.leave()
         except BaseException:
-            self._leave()
+            hold.leave()  # again: the signal may have come on the way out
+            self._catch_up()
             raise
+        self._catch_up()
+        return result
 
-    def _leave(self) -> None:
-        try:
-            self._descriptor.close()  # the last close of this open file unlocks it
-        finally:
-            self._busy = False
-            self._inner.release()
+    def _catch_up(self) -> None:
         while self.afterwards:
             self.afterwards.pop()()
 
-    def _lock(self, deadline: float, clock: Clock) -> None:
+    def close_spare(self) -> None:
+        descriptor = self.spare.pop(None, None)
+        if descriptor is not None:
+            descriptor.close()
+
+    def __del__(self) -> None:
+        self.close_spare()
+
+    def timeout(self, holder: int | None) -> GuardTimeoutError:
+        who = f"pid {holder}" if holder else "a process this system does not name"
+        return GuardTimeoutError(
+            f"{shown(self.path)}: busy, held by {who}; nobody could decide who owns it",
+            resource=self.path,
+            holder=holder,
+            hint=f"try again; if pid {holder} is stopped: kill -CONT {holder}, or end it" if holder else "try again",
+        )
+
+    def told(self, error: OSError) -> Exception:
+        """*error* with path and remedy."""
+        if error.errno in (errno.ELOOP, errno.ENXIO, errno.EISDIR):
+            return self.directory.invalid(self.filename, "not a regular file")
+        if error.errno in UNSUPPORTED:
+            return UnsupportedFilesystemError(
+                f"{shown(self.path)}: this filesystem has no working flock(2) ({error.strerror})",
+                resource=self.path,
+                hint="use registry=DIR on a local filesystem, for instance below /run",
+            )
+        return explained(error, self.path, self.directory.remedy(self.filename, error))
+
+
+class Hold:
+    """The guard as held by one call."""
+
+    __slots__ = ("_guard", "_taken", "_thread")
+
+    def __init__(self, guard: Guard, thread: int) -> None:
+        self._guard = guard
+        self._thread = thread
+        self._taken: list[Descriptor] = []
+
+    @property
+    def _descriptor(self) -> Descriptor:
+        return self._taken[0]
+
+    # -- in and out
+
+    def enter(self, deadline: float, clock: Clock) -> None:
+        guard = self._guard
+        self._taken.extend(map(guard.spare.pop, (None,), (Descriptor(),)))
+        guard.inside.add(self._thread)
         delay = _FIRST_DELAY
         while not self._attempt():
             if clock.monotonic() >= deadline:
-                raise self._timeout(holder_of(self._descriptor))
+                raise guard.timeout(holder_of(self._descriptor))
             clock.wait(delay * (0.5 + random.random()))
             delay = min(delay * 2, _LONGEST_DELAY)
         if not self.is_at_path():
-            raise GuardChanged
+            self._descriptor.close()
+            raise DirectoryChanged
 
-    def is_at_path(self) -> bool:
-        """Whether directory and guard at the path are those that are pinned and locked."""
-        try:
-            current = os.lstat(self._path)
-        except (FileNotFoundError, NotADirectoryError):
-            return False
-        if (current.st_ino, current.st_dev) != (self._descriptor.inode, self._descriptor.device):
-            return False
-        # one link, and found at the path: then the directory at the path is the pinned one
-        return current.st_nlink == 1 or self.directory.is_at_path()
-
-    def busy_with_us(self) -> GuardTimeoutError:
-        """The error for a call that interrupted this very thread inside the guard."""
-        return self._timeout(os.getpid())
+    def leave(self) -> None:
+        """Unlock, explicitly: a process forked by C code may share the open file, and closing ours would not do."""
+        guard = self._guard
+        for descriptor in self._taken:
+            if not descriptor.intact():  # closed, and so unlocked, under us
+                descriptor.close()
+                continue
+            try:
+                unlock(descriptor.number)
+            except OSError:
+                descriptor.close()
+            if guard.spare.setdefault(None, descriptor) is not descriptor:
+                descriptor.close()
+        guard.inside.discard(self._thread)
+        _remember(guard)
 
     def _attempt(self) -> bool:
         """Open it unless it is open, and try to lock it; no fork in between."""
@@ -126,66 +167,71 @@ class Guard:
             with _fork.gate:
                 if not self._descriptor.intact():
                     self._descriptor.close()
-                    self._check(self._open())
+                    self._guard.directory.ensure_open()
+                    self._open()
                 return lock_descriptor(self._descriptor.number, blocking=False)
         except FileNotFoundError:
-            raise GuardChanged from None
+            raise DirectoryChanged from None
         except OSError as error:
-            raise self._explained(error) from None
+            raise (error if hasattr(error, "exit_code") else self._guard.told(error)) from None
 
-    def _open(self) -> os.stat_result:
-        flags, fd = os.O_RDWR | NO_FOLLOW, self.directory.fd
+    def _open(self) -> None:
+        guard, descriptor = self._guard, self._descriptor
+        flags, fd, filename = os.O_RDWR | NO_FOLLOW, guard.directory.fd, guard.filename
         try:
-            return self._descriptor.open(self.filename, flags, dir_fd=fd)
+            found = descriptor.open(filename, flags, dir_fd=fd)
         except FileNotFoundError:
-            pass
-        try:
-            mode = self.directory.location.file_mode
-            self._descriptor.open(self.filename, flags | os.O_CREAT | os.O_EXCL, mode, dir_fd=fd)
-            return self.directory.own(self._descriptor.number)
-        except FileExistsError:  # another process was first
-            return self._descriptor.open(self.filename, flags, dir_fd=fd)
+            try:
+                mode = guard.directory.location.file_mode
+                descriptor.open(filename, flags | os.O_CREAT | os.O_EXCL, mode, dir_fd=fd)
+                found = guard.directory.own(descriptor.number)
+            except FileExistsError:  # another process was first
+                found = descriptor.open(filename, flags, dir_fd=fd)
+        except PermissionError:
+            if not self._repair_mode():
+                raise
+            found = descriptor.open(filename, flags, dir_fd=fd)
+        self._check(found)
+
+    def _repair_mode(self) -> bool:
+        """Our own guard may lack the mode that an umask kept from it, if its maker died before setting it."""
+        guard = self._guard
+        found = os.lstat(guard.path)
+        if found.st_uid != euid() or not stat.S_ISREG(found.st_mode) or found.st_mode & 0o600 == 0o600:
+            return False
+        os.chmod(guard.filename, guard.directory.location.file_mode, dir_fd=guard.directory.fd)
+        return True
 
     def _check(self, found: os.stat_result) -> None:
+        directory, filename = self._guard.directory, self._guard.filename
         if not stat.S_ISREG(found.st_mode):
-            raise self.directory.invalid(self.filename, "not a regular file")
+            raise directory.invalid(filename, "not a regular file")
         if found.st_size > MAX_GUARD_BYTES:
-            raise self.directory.invalid(self.filename, f"too large ({found.st_size} bytes) for a guard")
-        if found.st_nlink > 1 and self.directory.location.account and euid() == 0:
-            raise self.directory.invalid(self.filename, "a hard link to a file of another account's choice")
+            raise directory.invalid(filename, f"too large ({found.st_size} bytes) for a guard")
+        if found.st_nlink > 1 and directory.location.account and euid() == 0:
+            raise directory.invalid(filename, "a hard link to a file of another account's choice")
 
-    def _explained(self, error: OSError) -> Exception:
-        path = self._path
-        if error.errno in (errno.ELOOP, errno.ENXIO, errno.EISDIR):
-            return self.directory.invalid(self.filename, "not a regular file")
-        if error.errno in UNSUPPORTED:
-            return UnsupportedFilesystemError(
-                f"{shown(path)}: this filesystem has no working flock(2) ({error.strerror})",
-                resource=path,
-                hint="use registry=DIR on a local filesystem, for instance below /run",
-            )
-        if isinstance(error, ValueError | PermissionError) and getattr(error, "message", None):
-            return error
-        return explained(error, path, self.directory.remedy(self.filename, error))
+    # -- while inside
 
-    def _timeout(self, holder: int | None) -> GuardTimeoutError:
-        path = shown(self._path)
-        who = f"pid {holder}" if holder else "a process this system does not name"
-        return GuardTimeoutError(
-            f"{path}: busy, held by {who}; nobody could decide who owns it",
-            resource=path,
-            holder=holder,
-            hint=f"try again; if pid {holder} is stopped: kill -CONT {holder}, or end it" if holder else "try again",
-        )
-
-    # -- what it remembers; only while held
+    def is_at_path(self) -> bool:
+        """Whether directory and guard at the path are those that are pinned and locked."""
+        try:
+            current = os.lstat(self._guard.path)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        if current.st_ino != self._descriptor.inode or current.st_dev != self._descriptor.device:
+            return False
+        # one link, and found at the path: then the directory at the path is the pinned one
+        return current.st_nlink == 1 or self._guard.directory.is_at_path()
 
     def read(self, resource: str) -> GuardState:
+        """What the guard remembers."""
         raw = os.pread(self._descriptor.number, MAX_GUARD_BYTES, 0)
-        if raw != self._raw or not raw:
-            self._state = decode_guard(raw, resource)
-            self._raw = raw
-        return self._state
+        known, state = self._guard.memory
+        if raw != known:
+            state = decode_guard(raw, resource)
+            self._guard.memory = raw, state
+        return state
 
     def write(self, state: GuardState) -> None:
         """:raises OSError: with path and hint; the old content stays whole"""
@@ -194,39 +240,47 @@ class Guard:
             if os.pwrite(self._descriptor.number, raw, 0) != len(raw):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         except OSError as error:
-            raise self._explained(error) from None
-        self._raw, self._state = raw, state
+            raise self._guard.told(error) from None
+        self._guard.memory = raw, state
 
 
-class _Hold:
-    """The guard as held; the only way in and out."""
-
-    __slots__ = ("_clock", "_deadline", "_guard")
-
-    def __init__(self, guard: Guard, deadline: float, clock: Clock) -> None:
-        self._guard, self._deadline, self._clock = guard, deadline, clock
-
-    def __enter__(self) -> Guard:
-        self._guard._enter(self._deadline, self._clock)
-        return self._guard
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._guard._leave()
+_recent: dict[Guard, None] = {}  # the last used ones, oldest first: they keep descriptor and memory
+_mutex = threading.Lock()
 
 
-def locked(
-    guards: Sequence[Guard], deadline: float, clock: Clock, action: Callable[[], _Result], index: int = 0
-) -> _Result:
+def _remember(guard: Guard) -> None:
+    if guard not in _recent:
+        _recent[guard] = None
+        if len(_recent) > _KEPT:
+            with _mutex:
+                oldest = next(iter(_recent), guard)
+                _recent.pop(oldest, None)
+            oldest.close_spare()
+
+
+def _child() -> None:
+    global _mutex
+    _mutex = threading.Lock()
+    _recent.clear()
+
+
+_fork.in_child(_child)
+
+
+def locked(guards: Sequence[Guard], deadline: float, clock: Clock, action: Callable[[list[Hold]], _Result]) -> _Result:
     """Run *action* with all *guards* held; everybody locks them in the order of the canonical paths."""
-    if index == len(guards):
-        return action()
-    try:
-        with guards[index].held(deadline, clock):
-            return locked(guards, deadline, clock, action, index + 1)
-    except Interrupting:
-        raise guards[index].busy_with_us() from None
+
+    def deeper(held: list[Hold]) -> _Result:
+        if len(held) == len(guards):
+            return action(held)
+        return guards[len(held)].run(deadline, clock, lambda hold: deeper([*held, hold]))
+
+    for guard in guards:
+        if threading.get_ident() in guard.inside:
+            raise guard.timeout(os.getpid())
+    if len(guards) == 1:
+        return guards[0].run(deadline, clock, lambda hold: action([hold]))
+    return deeper([])
 
 
 def holder_of(descriptor: Descriptor) -> int | None:
@@ -245,5 +299,8 @@ def holder_of(descriptor: Descriptor) -> int | None:
 
 def peek(directory: LockDirectory, name: str, resource: str) -> GuardState:
     """What the guard remembers, read without it: for reports. Unreadable counts as nothing."""
-    found = directory.read(f"{name}.guard", MAX_GUARD_BYTES)
+    try:
+        found = directory.read(f"{name}.guard", MAX_GUARD_BYTES)
+    except PermissionError:
+        return NO_GUARD_STATE
     return NO_GUARD_STATE if found is None else decode_guard(found[0], resource)

@@ -7,22 +7,26 @@ import hmac
 import json
 import os
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from types import TracebackType
-from typing import Generic, TypeVar
+from typing import Annotated, Generic, TypeVar
+
+from pydantic import BaseModel, Field
 
 from ownership import _keeper
 from ownership._acquire import give_up, new_token, template_of
 from ownership._clock import SYSTEM_CLOCK, Clock
 from ownership._directory import DirectoryChanged
 from ownership._errors import HandoverError, OwnershipLostError
-from ownership._guard import PATIENCE, Guard, GuardChanged, locked
-from ownership._holding import Holding, Part, State, adopted_by, identity_of, timestamp
+from ownership._guard import PATIENCE, Hold, locked
+from ownership._holding import Holding, State, adopted_by
+from ownership._part import Part
 from ownership._paths import Resource, pinned_resource
 from ownership._place import Place, pinned
 from ownership._process import ProcessTable, system_processes
-from ownership._record import GuardState, OwnerRecord, Previous, encode
+from ownership._record import GuardState, OwnerRecord, Previous, changed, decode, encode, timestamp
 from ownership._watch import Watch
 
 VARIABLE = "LEASES_HEIR"
@@ -82,28 +86,36 @@ class Heir(Generic[_Claim]):
             raise
 
 
-def heir_from(environ: Mapping[str, str], claim_of: Callable[[Holding], _Claim]) -> Heir[_Claim]:
-    """The right that ``to_env()`` put into *environ*.
+def heir_from(text: str | None, claim_of: Callable[[Holding], _Claim]) -> Heir[_Claim]:
+    """The right that ``to_env()`` wrote as *text*.
 
     :raises LookupError: there is none
     :raises ValueError: there is one that cannot be read
     """
-    text = environ.get(VARIABLE)
     if text is None:
         raise LookupError(f"{VARIABLE} is not set: no claim was handed to this process")
     try:
-        fields = json.loads(text)
+        right = _Right.model_validate_json(text)
         targets = tuple(
-            Target(_path(path), None if registry is None else _path(registry), int(token))
-            for path, registry, token in fields["targets"]
+            Target(_path(path), registry and _path(registry), token) for path, registry, token in right.targets
         )
-        return Heir(str(fields["secret"]), targets, claim_of)
-    except (KeyError, TypeError, ValueError) as error:
-        raise ValueError(f"{VARIABLE} cannot be read: {error}") from None
+    except ValueError as error:
+        raise ValueError(f"{VARIABLE} cannot be read: {text[:80]!r} ({str(error).splitlines()[0]})") from None
+    return Heir(right.secret, targets, claim_of)
+
+
+class _Right(BaseModel):
+    """What travels in the environment: paths as hex, since a path need not be text."""
+
+    secret: str
+    targets: Annotated[list[tuple[str, str | None, int]], Field(min_length=1)]
 
 
 def _path(text: str) -> str:
-    return os.fsdecode(bytes.fromhex(text))
+    path = os.fsdecode(bytes.fromhex(text))
+    if not os.path.isabs(path) or "\0" in path:
+        raise ValueError(f"{path!r} is not an absolute path")
+    return path
 
 
 @dataclass(slots=True)
@@ -121,66 +133,59 @@ class _Adoption:
                 places = [pinned(one.resource, one.registry) for one in targets]
                 guards = [place.guard(one.resource.name) for place, one in zip(places, targets, strict=True)]
                 until = self.holding.clock.monotonic() + PATIENCE
-                locked(guards, until, self.holding.clock, lambda: self._adopt(places, targets, guards))  # noqa: B023
+                locked(guards, until, self.holding.clock, partial(self._adopt, places, targets))
                 return
-            except (GuardChanged, DirectoryChanged):
+            except DirectoryChanged:
                 continue
         raise HandoverError(f"{targets[0].path}: its lock directory keeps being changed", resource=targets[0].path)
 
-    def _adopt(self, places: list[Place], targets: list[Target], guards: list[Guard]) -> None:
-        parts = []
-        for place, target, guard in zip(places, targets, guards, strict=True):
-            parts.append(self._part(place, target, guard.read(target.path)))
+    def _adopt(self, places: list[Place], targets: list[Target], holds: list[Hold]) -> None:
+        found = [
+            (place, target, hold, hold.read(target.path), self._offered(place, target))
+            for place, target, hold in zip(places, targets, holds, strict=True)
+        ]
         _keeper.KEEPER.add(self.holding)
-        for part, guard in zip(parts, guards, strict=True):
-            self._take(part, guard)
+        for place, target, hold, remembered, record in found:
+            self._take(place, target, hold, remembered, record)
         self.holding.state = State.HELD
 
-    def _part(self, place: Place, target: Target, remembered: GuardState) -> Part:
-        part = Part(place, target.resource, target.registry, target.token, _NOBODY)
-        record, _ = part.read()
+    def _offered(self, place: Place, target: Target) -> OwnerRecord:
+        """The record as it was handed over."""
+        found = place.directory.read(f"{target.resource.name}.json")
+        record = None if found is None else decode(found[0], target.resource.shown)
         if (
-            not isinstance(record, OwnerRecord)
-            or record.token != target.token
-            or record.heir is None
-            or not hmac.compare_digest(record.heir, self.heir)
+            isinstance(record, OwnerRecord)
+            and record.token == target.token
+            and record.heir is not None
+            and hmac.compare_digest(record.heir, self.heir)
         ):
-            raise HandoverError(
-                f"{target.resource.shown}: too late to adopt it: its record does not carry this hand-over any more",
-                resource=target.path,
-                hint="the predecessor took it back or ended; acquire it as anybody else would",
-            )
-        part.token = new_token(place, target.resource, remembered.token, record.token, self.holding.clock)
+            return record
+        raise HandoverError(
+            f"{target.resource.shown}: too late to adopt it: its record does not carry this hand-over any more",
+            resource=target.path,
+            hint="the predecessor took it back or ended; acquire it as anybody else would",
+        )
+
+    def _take(self, place: Place, target: Target, hold: Hold, remembered: GuardState, record: OwnerRecord) -> None:
+        """Our own witness, the next token and our identity into the guard, our record over the one handed over."""
+        me, wall_ns = self.holding.me, self.holding.clock.wall_ns()
+        token = new_token(place, target.resource, remembered.token, record.token, wall_ns)
         changes = {
-            **template_of(self.holding.me),
-            "token": part.token,
+            **template_of(me),
+            "token": token,
             "heir": adopted_by(self.heir),
-            "updated_at": timestamp(self.holding.clock),
+            "updated_at": timestamp(wall_ns),
             "device": place.directory.descriptor.device,
         }
-        part.record = OwnerRecord.model_validate({**record.model_dump(), **changes})
-        return part
-
-    def _take(self, part: Part, guard: Guard) -> None:
-        place, remembered = part.place, guard.read(part.resource.shown)
+        raw = encode(changed(record, changes))
+        part = Part(place, target.resource, target.registry, me.instance_id, token, raw)
         self.holding.parts.append(part)
         place.enter(part)
-        part.made_witness = place.settle_in(part.record.instance_id)
-        previous = Previous(
-            how="released", reason="handed over", at=timestamp(self.holding.clock), heir=adopted_by(self.heir)
-        )
-        guard.write(
-            GuardState(token=part.token, owner=identity_of(part.record), previous=previous, deaths=remembered.deaths)
-        )
-        place.owned[part.resource.name] = part.token
-        part.published = True
-        place.directory.replace(part.filename, encode(part.record), part.temporary)
-        part.signature = place.directory.signature(part.filename)
-        if part.signature is None or not guard.is_at_path():
-            raise DirectoryChanged
-
-
-_NOBODY = OwnerRecord(pid=1, start_id="-", instance_id="--------", token=1)
+        part.made_witness = place.settle_in(me.instance_id)
+        previous = Previous(how="released", reason="handed over", at=timestamp(wall_ns), heir=adopted_by(self.heir))
+        hold.write(GuardState(token, place.identity(me), previous, remembered.deaths))
+        place.owned[target.resource.name] = token
+        part.replace(hold)
 
 
 @dataclass(slots=True)
@@ -203,10 +208,7 @@ class HandingOver(Generic[_Claim]):
             holding.heir = None
             raise
         first, rest = holding.part, [part for part in holding.parts if part is not holding.part]
-        targets = tuple(
-            Target(part.resource.path, None if part.registry is None else os.fsdecode(part.registry), part.token)
-            for part in (first, *rest)
-        )
+        targets = tuple(Target(part.resource.path, part.registry, part.token) for part in (first, *rest))
         return Heir(secret, targets, self.claim_of)
 
     def __exit__(

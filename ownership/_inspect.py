@@ -15,6 +15,7 @@ from ownership._clock import SYSTEM_CLOCK, Clock
 from ownership._errors import AcquireTimeoutError, OwnershipError
 from ownership._examine import Examined, Examiner, refusal
 from ownership._guard import peek
+from ownership._location import pin_registry
 from ownership._paths import DIRECTORY, Resource, StrPath, resolve, unescape
 from ownership._place import Place, existing, opened
 from ownership._process import ProcessTable, system_processes
@@ -91,25 +92,24 @@ def inspect(
     :raises RecordError: what is there cannot be read as a record; see the subclass
     :raises OSError: it cannot be looked at; that is not absence
     """
-    found = resolve(resource, whole=registry is not None)
-    place = existing(found, registry)
+    shared = pin_registry(registry)
+    found = resolve(resource, whole=shared is not None)
+    place = existing(found, shared)
     if place is None:
         return Inspection(Path(found.path), Verdict.FREE, "nobody owns it")
-    return _inspect(place, found, registry, _examiner(clock, processes))
+    return _inspect(place, found, shared, _examiner(clock, processes))
 
 
 def _examiner(clock: Clock, processes: ProcessTable | None) -> Examiner:
     return Examiner(processes or system_processes(), clock, _kept.kept())
 
 
-def _inspect(place: Place, resource: Resource, registry: StrPath | None, examiner: Examiner) -> Inspection:
+def _inspect(place: Place, resource: Resource, registry: str | None, examiner: Examiner) -> Inspection:
     remembered = peek(place.directory, resource.name, resource.shown)
     return inspection_of(resource, registry, remembered, examiner.examine(place, resource, remembered))
 
 
-def inspection_of(
-    resource: Resource, registry: StrPath | None, remembered: GuardState, examined: Examined
-) -> Inspection:
+def inspection_of(resource: Resource, registry: str | None, remembered: GuardState, examined: Examined) -> Inspection:
     record, verdict = examined.record, examined.verdict
     running = None
     if record is not None and verdict in (Verdict.LIVE, Verdict.STOPPED):
@@ -223,15 +223,16 @@ def wait(
     """
     seconds = checked_timeout(timeout)
     deadline, told = clock.monotonic() + seconds, set()
-    found, examiner = resolve(resource, whole=registry is not None), _examiner(clock, processes)
+    shared = pin_registry(registry)
+    found, examiner = resolve(resource, whole=shared is not None), _examiner(clock, processes)
     while True:
-        place = existing(found, registry)
+        place = existing(found, shared)
         if place is None:
             return Inspection(Path(found.path), Verdict.FREE, "nobody owns it")
         remembered = peek(place.directory, found.name, found.shown)
         examined = examiner.examine(place, found, remembered)
         if examined.may_be_taken:
-            return inspection_of(found, registry, remembered, examined)
+            return inspection_of(found, shared, remembered, examined)
         error = refusal(found, examined, place.directory.file(f"{found.name}.json"))
         if clock.monotonic() >= deadline:
             raise AcquireTimeoutError(

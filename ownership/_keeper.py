@@ -12,7 +12,6 @@ import time
 from ownership import _fork
 from ownership._directory import DirectoryChanged
 from ownership._errors import OwnershipError
-from ownership._guard import GuardChanged
 from ownership._holding import Holding, State
 from ownership._place import Place, places
 
@@ -29,6 +28,7 @@ class Keeper:
     def __init__(self) -> None:
         self._mutex = threading.Lock()
         self._wake = threading.Event()
+        self._idle = False
         self._thread: threading.Thread | None = None
         self._touched = time.monotonic()
         self.holdings: set[Holding] = set()
@@ -45,7 +45,8 @@ class Keeper:
             except BaseException:
                 self.holdings.discard(holding)
                 raise
-        self._wake.set()
+        if self._idle:
+            self._wake.set()
 
     def _start(self) -> None:
         with self._mutex:
@@ -59,15 +60,20 @@ class Keeper:
         if hasattr(signal, "pthread_sigmask"):  # signals are for the program's own threads
             signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         while True:
-            busy = self.holdings or any(place.witness.held for place in places())
-            if not busy:
-                self._wake.wait()
-            self._wake.clear()
-            time.sleep(TICK)
+            self._rest()
             try:
                 self.tick()
             except Exception:
                 log.exception("the keeper goes on after an error")
+
+    def _rest(self) -> None:
+        """Until the next tick, or, with nothing to look after, until there is."""
+        self._idle = True
+        if not self.holdings and not any(place.witness.held for place in places()):
+            self._wake.wait()
+        self._idle = False
+        self._wake.clear()
+        time.sleep(TICK)
 
     def tick(self) -> None:
         """One look at everything."""
@@ -85,7 +91,7 @@ class Keeper:
         if holding.state is State.HELD and not holding.abandoned:
             try:
                 self._keep(holding)
-            except (OSError, OwnershipError, GuardChanged, DirectoryChanged) as error:
+            except (OSError, OwnershipError, DirectoryChanged) as error:
                 log.debug("%s: not to be looked at now: %s", holding.primary.shown, error)
         elif holding.state is not State.ACQUIRING or holding.abandoned:
             holding.retire(State.RELEASED)
@@ -94,25 +100,19 @@ class Keeper:
 
     def _keep(self, holding: Holding) -> None:
         for part in holding.parts:
-            found = part.place.directory.signature(part.filename)
-            if found is None or found != part.signature:
+            if not part.is_untouched():
                 holding.look(part, wait=0.0)
 
     def _look_at_place(self, place: Place) -> None:
         try:
             with place.mutex:
                 if place.users:
-                    if place.directory.descriptor.intact() and place.directory.is_at_path():
-                        place.witness.restore()
-                    elif not place.directory.descriptor.intact() and place.directory.is_at_path():
-                        place.directory.reopen()
-                        place.directory.hold()
-                        place.witness.restore()
+                    place.restore()
                 elif place.idle_since is None:
                     place.idle_since = time.monotonic()
                 elif time.monotonic() - place.idle_since >= _IDLE:
                     place.move_out()
-        except OSError as error:
+        except (OSError, DirectoryChanged) as error:
             log.debug("%s: not to be looked at now: %s", place.directory.path, error)
 
     def _touch(self) -> None:
@@ -120,7 +120,7 @@ class Keeper:
         self._touched = time.monotonic()
         for holding in list(self.holdings):
             for part in holding.parts:
-                for filename in (part.filename, f"{part.resource.name}.guard", f"{part.record.instance_id}.alive"):
+                for filename in (part.filename, f"{part.resource.name}.guard", f"{part.instance_id}.alive"):
                     try:
                         os.utime(filename, dir_fd=part.place.directory.fd, follow_symlinks=False)
                     except OSError:

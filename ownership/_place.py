@@ -6,34 +6,53 @@ import errno
 import os
 import stat
 import threading
+from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
 
 from ownership import _fork
-from ownership._directory import LockDirectory
+from ownership._directory import DirectoryChanged, LockDirectory
 from ownership._errors import explained
-from ownership._fork import Descriptor
 from ownership._guard import Guard
-from ownership._paths import Location, Resource, StrPath, locate, locate_registry, make_named_parent
-from ownership._system import DIRECTORY_ONLY, NO_FOLLOW, require_supported
+from ownership._location import Facts, Location, facts_of, locate, locate_registry
+from ownership._making import make_directory
+from ownership._paths import Resource, make_named_parent
+from ownership._process import Identity
+from ownership._record import OwnerIdentity
+from ownership._system import euid, require_supported
 from ownership._witness import Witness
 
 
 class Place:
-    """A lock directory as this process uses it.
+    """A lock directory as this process uses it. Two paths that lead to one directory share all but the path.
 
     :ivar owned: the tokens by which handles of this process own resources here, by name
     :ivar users: claims held or being made here; the witness stays while there are any
     :ivar idle_since: since when the keeper has seen no user
     """
 
-    def __init__(self, location: Location) -> None:
+    def __init__(self, location: Location, same: Place | None) -> None:
         self.directory = LockDirectory(location)
-        self.mutex = threading.RLock()
-        self.witness = Witness(self.directory)
-        self.owned: dict[str, int] = {}
-        self.users: set[object] = set()
+        self.mutex: Any = same.mutex if same else threading.RLock()
+        self.witness: Witness = same.witness if same else Witness(self.directory)
+        self.owned: dict[str, int] = same.owned if same else {}
+        self.users: set[object] = same.users if same else set()
         self.idle_since: float | None = None
+        self._identity: OwnerIdentity | None = None
         self._guards: WeakValueDictionary[str, Guard] = WeakValueDictionary()
+
+    def identity(self, me: Identity) -> OwnerIdentity:
+        """Who we are, as records in this directory say it."""
+        known = self._identity
+        if known is None or known.instance_id != me.instance_id:
+            known = self._identity = OwnerIdentity(
+                pid=me.pid,
+                start_id=me.start_id,
+                instance_id=me.instance_id,
+                boot_id=me.boot_id,
+                pid_namespace=me.pid_namespace,  # type: ignore[arg-type]
+                device=self.directory.descriptor.device,
+            )
+        return known
 
     def guard(self, name: str) -> Guard:
         """The one guard object of this process for *name*."""
@@ -53,8 +72,7 @@ class Place:
 
     def leave(self, user: object) -> None:
         """*user* has nothing here any more. Once or often is the same."""
-        with self.mutex:
-            self.users.discard(user)
+        self.users.discard(user)
 
     def settle_in(self, instance_id: str) -> bool:
         """Have a witness here for *instance_id*, and keep cleaners out; true if the witness had to be made."""
@@ -63,6 +81,17 @@ class Place:
                 return False
             self.directory.hold()
             return True
+
+    def restore(self) -> None:
+        """Open and lock again what the program around us closed, and put the witness back.
+
+        :raises DirectoryChanged: the path leads to another directory; what is owned follows it
+        """
+        if not self.directory.descriptor.intact():
+            self.directory.ensure_open()
+            self.directory.hold()
+        if self.directory.is_at_path():
+            self.witness.restore()
 
     def move_out(self) -> None:
         """Remove our witness if we own nothing here any more."""
@@ -73,36 +102,69 @@ class Place:
                 self.idle_since = None
 
 
+class _Known(NamedTuple):
+    """The place of resources in a parent directory, as long as that, its lock directory and we are the same."""
+
+    place: Place
+    above: Facts
+    user: int
+
+
 _places: dict[str, Place] = {}
+_known: dict[str, _Known] = {}
 _mutex = threading.RLock()
 
 
-def pinned(resource: Resource, registry: StrPath | None = None) -> Place:
+def pinned(resource: Resource, registry: str | None = None, *, above: os.stat_result | None = None) -> Place:
     """The place of *resource*, made if it is missing, compared with its path just now.
 
+    :param registry: as :func:`ownership._location.pin_registry` gave it
+    :param above: what ``stat`` of the parent said just now
     :raises OSError: the parent is missing, unsafe, or another account's
     """
+    if above is not None and registry is None and (place := _recall(resource.parent, above)):
+        return place
     require_supported(resource.path)
     for _ in range(16):
-        if registry is not None:
-            location = locate_registry(registry)
-        else:
-            location = _located(resource.parent)
-            if location.missing:
-                _make(location)
-                continue
+        location = locate_registry(registry) if registry is not None else _located(resource.parent)
+        if location.facts is None:
+            make_directory(location)
+            continue
         try:
-            return _pin(location)
+            place = _pin(location)
         except FileNotFoundError:
             continue
+        if location.heir and place.directory.give_away(location.heir):
+            continue
+        _remember(resource.parent, place, registry)
+        return place
     raise explained(OSError(errno.EAGAIN, "the lock directory keeps vanishing"), resource.parent)
 
 
-def existing(resource: Resource, registry: StrPath | None = None) -> Place | None:
+def _recall(parent: str, above: os.stat_result) -> Place | None:
+    known = _known.get(parent)
+    if known is None or known.above != facts_of(above) or known.user != euid():
+        return None
+    # that the lock directory itself is still the same, the look at its guard says
+    return known.place if known.place.directory.descriptor.intact() else None
+
+
+def _remember(parent: str, place: Place, registry: str | None) -> None:
+    """Where the lock directory is the first that is looked for, a look at it and at the parent is enough next time."""
+    if registry is None and not place.directory.path[-1].isdigit():
+        try:
+            _known[parent] = _Known(place, facts_of(os.stat(parent)), euid())
+        except OSError:
+            return
+        if len(_known) > 256:
+            _known.clear()
+
+
+def existing(resource: Resource, registry: str | None = None) -> Place | None:
     """The place of *resource* for reading; ``None`` if there is none, which means that nobody owns it."""
     try:
         location = locate_registry(registry) if registry is not None else locate(resource.parent)
-        return None if location.missing else _pin(location)
+        return None if location.facts is None else _pin(location)
     except FileNotFoundError:
         if registry is not None:
             raise
@@ -115,8 +177,10 @@ def opened(path: str) -> Place:
     if not stat.S_ISDIR(found.st_mode):
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
     known = _places.get(path)
-    mode, account = (0o600, None) if known is None else (known.directory.location.file_mode, None)
-    return _pin(Location(path, False, found.st_dev, found.st_ino, account, mode))
+    if known is not None and known.directory.is_at(facts_of(found)):
+        return _pin(known.directory.location)
+    account = (found.st_uid, found.st_gid) if euid() == 0 and found.st_uid != 0 else None
+    return _pin(Location(path, facts_of(found), account))
 
 
 def _located(parent: str) -> Location:
@@ -128,64 +192,34 @@ def _located(parent: str) -> Location:
 
 
 def _pin(location: Location) -> Place:
+    assert location.facts is not None
     with _mutex:
         place = _places.get(location.path)
-        if place is not None and place.directory.is_at(location):
-            if not place.directory.descriptor.intact():
-                place.directory.reopen()
-            if place.directory.is_at(location):
+        if place is not None and place.directory.is_at(location.facts):
+            place.directory.location = location
+            try:
+                place.directory.ensure_open()
+            except DirectoryChanged:
+                pass
+            else:
                 return place
         _fork.install()
         _forget_unused()
-        place = Place(location)
+        place = Place(location, _same(location.facts))
         place.directory.open()
-        if not place.directory.is_at(location):
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), location.path)
         _places[location.path] = place
         return place
 
 
-def _make(location: Location) -> None:
-    try:
-        os.mkdir(location.path, 0o700)
-    except FileExistsError:
-        return
-    except OSError as error:
-        hint = "make it writable for this account, or pass registry=DIR with a directory that is"
-        raise explained(error, location.path, hint if error.errno in (errno.EACCES, errno.EROFS) else "") from None
-    descriptor = Descriptor()
-    try:
-        found = descriptor.open(location.path, DIRECTORY_ONLY | NO_FOLLOW)
-        if stat.S_IMODE(found.st_mode) & 0o777 != 0o700:
-            os.fchmod(descriptor.number, 0o700)
-        if location.account:
-            os.fchown(descriptor.number, *location.account)
-        _ignore(descriptor.number, location)
-    except FileNotFoundError:
-        return
-    finally:
-        descriptor.close()
-
-
-def _ignore(directory: int, location: Location) -> None:
-    """Keep version control away; not worth failing for."""
-    try:
-        number = os.open(".gitignore", os.O_CREAT | os.O_EXCL | os.O_WRONLY | NO_FOLLOW, 0o600, dir_fd=directory)
-    except OSError:
-        return
-    try:
-        os.write(number, b"*\n")
-        if location.account:
-            os.fchown(number, *location.account)
-    except OSError:
-        pass
-    finally:
-        os.close(number)
+def _same(facts: Facts) -> Place | None:
+    """The same directory by another path, for instance a bind mount."""
+    return next((place for place in _places.values() if place.directory.is_at(facts)), None)
 
 
 def _forget_unused() -> None:
     """Let go of directories that nothing here uses once there are many."""
     if len(_places) >= 64:
+        _known.clear()
         for path, place in list(_places.items()):
             if not place.users and not place.witness.held:
                 del _places[path]
@@ -200,6 +234,7 @@ def _child() -> None:
     global _mutex
     _mutex = threading.RLock()
     _places.clear()
+    _known.clear()
 
 
 _fork.in_child(_child)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 from ownership import _kept
@@ -10,17 +11,17 @@ from ownership._clock import SYSTEM_CLOCK, Clock
 from ownership._directory import DirectoryChanged
 from ownership._errors import AlreadyOwnedError, OwnershipError
 from ownership._examine import FREE, Examined, Examiner, refusal
-from ownership._guard import PATIENCE, Guard, GuardChanged, locked, peek
-from ownership._holding import timestamp
+from ownership._guard import PATIENCE, Hold, locked, peek
 from ownership._inspect import Inspection, inspection_of, lock_directories, resource_of
+from ownership._location import pin_registry
 from ownership._paths import Resource, StrPath, resolve
 from ownership._place import Place, existing, opened, pinned
 from ownership._process import ProcessTable, system_processes
-from ownership._record import MAX_TOKEN, GuardState, Previous
+from ownership._record import MAX_TOKEN, GuardState, Previous, timestamp
 from ownership._sweep import sweep
 from ownership._verdict import Verdict
 
-_Decision = Callable[[Place, Guard, GuardState, Examined], None]
+_Decision = Callable[[Place, Hold, GuardState, Examined], None]
 
 
 def reclaim(
@@ -35,17 +36,18 @@ def reclaim(
     :returns: what was there; verdict ``free`` if there was nothing
     :raises AlreadyOwnedError: its owner is live, stopped, or nobody can tell
     """
-    found = resolve(resource, whole=registry is not None)
-    if existing(found, registry) is None:
-        return inspection_of(found, registry, GuardState(), FREE)
+    shared = pin_registry(registry)
+    found = resolve(resource, whole=shared is not None)
+    if existing(found, shared) is None:
+        return inspection_of(found, shared, GuardState(), FREE)
     examiner = Examiner(processes or system_processes(), clock, _kept.kept())
 
-    def decide(place: Place, guard: Guard, remembered: GuardState, examined: Examined) -> None:
+    def decide(place: Place, hold: Hold, remembered: GuardState, examined: Examined) -> None:
         if not examined.may_be_taken:
             raise refusal(found, examined, place.directory.file(f"{found.name}.json"))
-        _evict(place, found, guard, remembered, examined, examiner.clock)
+        _evict(place, found, hold, remembered, examined, examiner.clock)
 
-    return _decided(found, registry, examiner, decide)
+    return _decided(found, shared, examiner, decide)
 
 
 def break_claim(
@@ -68,12 +70,13 @@ def break_claim(
     """
     if isinstance(token, bool) or not isinstance(token, int) or not 0 <= token <= MAX_TOKEN:
         raise ValueError(f"token must be a whole number up to 2^53, got {token!r}")
-    found = resolve(resource, whole=registry is not None)
-    if existing(found, registry) is None:
-        return inspection_of(found, registry, GuardState(), FREE)
+    shared = pin_registry(registry)
+    found = resolve(resource, whole=shared is not None)
+    if existing(found, shared) is None:
+        return inspection_of(found, shared, GuardState(), FREE)
     examiner = Examiner(processes or system_processes(), clock, _kept.kept())
 
-    def decide(place: Place, guard: Guard, remembered: GuardState, examined: Examined) -> None:
+    def decide(place: Place, hold: Hold, remembered: GuardState, examined: Examined) -> None:
         if examined.verdict is Verdict.FREE:
             return
         known = examined.record.token if examined.record else remembered.token
@@ -87,20 +90,21 @@ def break_claim(
                 reason=error.reason,
                 hint=f"look again: leasectl show {found.shown}",
             )
-        guard.write(remembered.model_copy(update={"token": max(remembered.token, known) + 1}))
+        hold.write(remembered._replace(token=max(remembered.token, known) + 1))
         assert examined.signature is not None
         place.directory.remove(f"{found.name}.json", examined.signature)
 
-    return _decided(found, registry, examiner, decide)
+    return _decided(found, shared, examiner, decide)
 
 
-def _decided(resource: Resource, registry: StrPath | None, examiner: Examiner, decide: _Decision) -> Inspection:
+def _decided(resource: Resource, registry: str | None, examiner: Examiner, decide: _Decision) -> Inspection:
     """Look and decide under the guard; what was seen there."""
 
-    def act(place: Place, guard: Guard) -> Inspection:
-        remembered = guard.read(resource.shown)
+    def act(place: Place, holds: list[Hold]) -> Inspection:
+        hold = holds[0]
+        remembered = hold.read(resource.shown)
         examined = examiner.examine(place, resource, remembered)
-        decide(place, guard, remembered, examined)
+        decide(place, hold, remembered, examined)
         return inspection_of(resource, registry, remembered, examined)
 
     for attempt in range(8):
@@ -108,28 +112,28 @@ def _decided(resource: Resource, registry: StrPath | None, examiner: Examiner, d
         guard = place.guard(resource.name)
         try:
             until = examiner.clock.monotonic() + PATIENCE
-            return locked([guard], until, examiner.clock, lambda: act(place, guard))  # noqa: B023
-        except (GuardChanged, DirectoryChanged):
+            return locked([guard], until, examiner.clock, partial(act, place))
+        except DirectoryChanged:
             if attempt == 7:
                 raise OSError(11, "its lock directory keeps being changed from outside", resource.path) from None
     raise AssertionError  # not reached
 
 
 def _evict(
-    place: Place, resource: Resource, guard: Guard, remembered: GuardState, examined: Examined, clock: Clock
+    place: Place, resource: Resource, hold: Hold, remembered: GuardState, examined: Examined, clock: Clock
 ) -> None:
     if examined.verdict is Verdict.FREE or examined.signature is None:
         return
     token = max(remembered.token, examined.record.token if examined.record else 0)
     if examined.verdict is Verdict.EXPIRED:  # it may be alive: its keeper must find a greater token
-        guard.write(remembered.model_copy(update={"token": token + 1}))
+        hold.write(remembered._replace(token=token + 1))
         place.directory.remove(f"{resource.name}.json", examined.signature)
         return
     place.directory.remove(f"{resource.name}.json", examined.signature)
-    previous = Previous(how="died", reason=examined.judgement.reason[:80], at=timestamp(clock))
+    previous = Previous(how="died", reason=examined.judgement.reason[:80], at=timestamp(clock.wall_ns()))
     if examined.owner is not None:
         place.directory.unlink_temporary(resource.name, examined.owner.instance_id)
-    guard.write(GuardState(token=token, previous=previous, deaths=remembered.deaths))
+    hold.write(GuardState(token, None, previous, remembered.deaths))
 
 
 def reclaim_all(
@@ -156,7 +160,7 @@ def reclaim_all(
             resource = resource_of(place, name, registry=registry)
             try:
                 one = _reclaim_named(place, resource, path if registry else None, examiner, dry_run)
-            except (OSError, OwnershipError, GuardChanged, DirectoryChanged) as error:
+            except (OSError, OwnershipError, DirectoryChanged) as error:
                 yield Inspection(Path(resource.path), Verdict.UNKNOWN, str(error), error=error), False
                 continue
             if one.verdict is not Verdict.FREE:
@@ -165,15 +169,16 @@ def reclaim_all(
 
 
 def _reclaim_named(
-    place: Place, resource: Resource, registry: StrPath | None, examiner: Examiner, dry_run: bool
+    place: Place, resource: Resource, registry: str | None, examiner: Examiner, dry_run: bool
 ) -> Inspection:
     guard = place.guard(resource.name)
 
-    def act() -> Inspection:
-        remembered = guard.read(resource.shown)
+    def act(holds: list[Hold]) -> Inspection:
+        hold = holds[0]
+        remembered = hold.read(resource.shown)
         examined = examiner.examine(place, resource, remembered)
         if examined.may_be_taken and not dry_run:
-            _evict(place, resource, guard, remembered, examined, examiner.clock)
+            _evict(place, resource, hold, remembered, examined, examiner.clock)
         return inspection_of(resource, registry, remembered, examined)
 
     if dry_run:

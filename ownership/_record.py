@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from functools import cached_property
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, JsonValue, ValidationError
 
@@ -21,6 +23,11 @@ _Text = Annotated[str, Field(max_length=4096)]
 
 class _Value(BaseModel):
     model_config = ConfigDict(frozen=True, strict=True, extra="ignore")
+
+    @cached_property
+    def text(self) -> bytes:
+        """Its JSON, made once."""
+        return self.__pydantic_serializer__.to_json(self, exclude_none=True)
 
 
 class OwnerIdentity(_Value):
@@ -51,11 +58,11 @@ class OwnerRecord(OwnerIdentity):
     """Who owns a resource, as published in ``NAME.json``."""
 
     version: Annotated[int, Field(ge=1)] = VERSION
-    resource: _Text = ""
     token: Annotated[int, Field(ge=1, le=MAX_TOKEN)]
-    phase: Annotated[str, Field(min_length=1, max_length=64)] = "owner"
     acquired_at: AwareDatetime | None = None
     updated_at: AwareDatetime | None = None
+    phase: Annotated[str, Field(min_length=1, max_length=64)] = "owner"
+    resource: Annotated[str, Field(max_length=16384)] = ""
     host: _Text = ""
     command: _Text = ""
     lease: LeaseTerms | None = None
@@ -85,10 +92,17 @@ class Death(_Value):
     boot_id: str = ""
 
 
-class GuardState(_Value):
+class _GuardFile(_Value):
+    token: Annotated[int, Field(ge=0)] = 0
+    owner: OwnerIdentity | None = None
+    previous: Previous | None = None
+    deaths: tuple[Death, ...] = ()
+
+
+class GuardState(NamedTuple):
     """What ``NAME.guard`` remembers: the last token issued and who got it, ``None`` after a release."""
 
-    token: Annotated[int, Field(ge=0)] = 0
+    token: int = 0
     owner: OwnerIdentity | None = None
     previous: Previous | None = None
     deaths: tuple[Death, ...] = ()
@@ -120,6 +134,50 @@ def encode(record: OwnerRecord) -> bytes:
     return text
 
 
+class Template:
+    """The bytes of a record but for token and time: encoded once, filled in at every acquire.
+
+    :param record: a valid record; its token and times are not looked at
+    """
+
+    def __init__(self, record: OwnerRecord) -> None:
+        stand_in = {"token": 1, "acquired_at": _EPOCH, "updated_at": _EPOCH}
+        text = encode(record.model_copy(update=stand_in))
+        variable = b'"token":1,"acquired_at":"1970-01-01T00:00:00Z","updated_at":"1970-01-01T00:00:00Z"'
+        self._head, found, self._tail = text.partition(variable)
+        assert found
+
+    def fill(self, token: int, wall_ns: int) -> bytes:
+        at = timestamp(wall_ns).isoformat(timespec="microseconds")[:-6].encode()
+        return b'%b"token":%d,"acquired_at":"%bZ","updated_at":"%bZ"%b' % (self._head, token, at, at, self._tail)
+
+
+_EPOCH = dt.datetime.fromtimestamp(0, dt.UTC)
+
+
+def timestamp(wall_ns: int) -> dt.datetime:
+    """A moment for people, to the microsecond."""
+    return dt.datetime.fromtimestamp(wall_ns // 1000 / 1e6, dt.UTC)
+
+
+def changed(record: OwnerRecord, changes: dict[str, Any]) -> OwnerRecord:
+    """*record* with *changes*, sure to be read back as it is.
+
+    :raises ValueError: naming what cannot be recorded
+    """
+    try:
+        new = OwnerRecord.model_validate({**record.model_dump(), **changes})
+        raw = encode(new)
+    except ValidationError as error:
+        given = ", ".join(sorted(changes))
+        raise ValueError(f"{given} cannot be recorded: {_faults(error)}") from None
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{', '.join(sorted(changes))} cannot be recorded: {error}") from None
+    if decode(raw, new.resource) != new:
+        raise ValueError(f"{', '.join(sorted(changes))} cannot be recorded: JSON would not give back what was given")
+    return new
+
+
 def decode(raw: bytes, resource: str) -> OwnerRecord | Malformed:
     """The record in *raw*, or why it is none.
 
@@ -133,7 +191,7 @@ def decode(raw: bytes, resource: str) -> OwnerRecord | Malformed:
     token = fields.get("token")
     if type(token) is int and token > MAX_TOKEN:
         raise InvalidRecordError(
-            f"{resource}: the record's token {token:.6g} is beyond 2^53",
+            f"{resource}: the record's token {str(token)[:20]} ({len(str(token))} digits) is beyond 2^53",
             resource=resource,
             head=head(raw),
             hint="find out who wrote it; remove the record by hand once nobody uses the resource",
@@ -194,15 +252,25 @@ def head(raw: bytes) -> str:
 
 def encode_guard(state: GuardState) -> bytes:
     """*state* as exactly 512 bytes, so that one write replaces whatever was there."""
-    text = state.__pydantic_serializer__.to_json(state, exclude_none=True)
+    text = _guard_text(state)
     if len(text) > MAX_GUARD_BYTES:  # what is only for people goes first
-        previous = state.previous and state.previous.model_copy(update={"reason": "", "heir": None})
-        state = state.model_copy(update={"previous": previous, "deaths": state.deaths[-1:]})
-        text = state.__pydantic_serializer__.to_json(state, exclude_none=True)
+        previous = state.previous and state.previous.model_copy(update={"reason": ""})
+        text = _guard_text(state._replace(previous=previous, deaths=state.deaths[-1:]))
     if len(text) > MAX_GUARD_BYTES:
-        state = state.model_copy(update={"previous": None, "deaths": ()})
-        text = state.__pydantic_serializer__.to_json(state, exclude_none=True)
+        text = _guard_text(state._replace(previous=None, deaths=()))
     return text.ljust(MAX_GUARD_BYTES)
+
+
+def _guard_text(state: GuardState) -> bytes:
+    """By hand around the models' own text: this is written twice in every acquire and release."""
+    text = b'{"token":%d' % state.token
+    if state.owner is not None:
+        text += b',"owner":' + state.owner.text
+    if state.previous is not None:
+        text += b',"previous":' + state.previous.text
+    if state.deaths:
+        text += b',"deaths":[' + b",".join(death.text for death in state.deaths) + b"]"
+    return text + b"}"
 
 
 def decode_guard(raw: bytes, resource: str) -> GuardState:
@@ -214,12 +282,13 @@ def decode_guard(raw: bytes, resource: str) -> GuardState:
     if not text:
         return NO_GUARD_STATE
     try:
-        state = GuardState.model_validate_json(text, strict=True)
+        read = _GuardFile.model_validate_json(text, strict=True)
     except ValidationError:
         return NO_GUARD_STATE
+    state = GuardState(read.token, read.owner, read.previous, read.deaths)
     if state.token >= MAX_TOKEN:
         raise InvalidRecordError(
-            f"{resource}: the guard's token {state.token:.6g} leaves no greater one below 2^53",
+            f"{resource}: the guard's token {str(state.token)[:20]} leaves no greater one below 2^53",
             resource=resource,
             head=head(raw),
             hint="remove the guard file by hand once nobody uses the resource",

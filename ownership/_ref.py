@@ -9,7 +9,6 @@ from typing import Self
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from ownership._paths import StrPath
 from ownership._record import OwnerIdentity, OwnerRecord
 
 VARIABLE = "LEASES_OWNER"
@@ -30,10 +29,9 @@ class OwnerRef(BaseModel):
     owner: OwnerIdentity
 
     @classmethod
-    def of(cls, resource: str, record: OwnerRecord, registry: StrPath | None) -> Self:
+    def of(cls, resource: str, record: OwnerRecord, registry: str | None) -> Self:
         owner = OwnerIdentity(**{name: getattr(record, name) for name in OwnerIdentity.model_fields})
-        directory = None if registry is None else os.path.abspath(os.fsdecode(os.fspath(registry)))
-        return cls(resource=resource, registry=directory, token=record.token, owner=owner)
+        return cls(resource=resource, registry=registry, token=record.token, owner=owner)
 
     @property
     def path(self) -> Path:

@@ -157,7 +157,7 @@ def ask(directory: LockDirectory, instance_id: str) -> Testimony:
         return Testimony(WitnessState.UNTESTABLE, f"its witness cannot be tested: {error.strerror}")
     finally:
         if numbers:
-            os.close(numbers.pop())
+            os.close(numbers[0])
 
 
 def _beat(number: int) -> float | None:

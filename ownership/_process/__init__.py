@@ -10,6 +10,7 @@ import sys
 
 from ownership._process._portable import PortableProcesses, boot_session_uuid
 from ownership._process._startid import Comparison, LinuxStartId, compare_start_ids, parse_linux_start_id
+from ownership._process._text import printable
 from ownership._process._types import Identity, ProcessObservation, ProcessState, ProcessTable, validate_pid
 
 if sys.platform == "linux":
@@ -28,6 +29,7 @@ __all__ = [
     "is_stopped",
     "is_zombie",
     "parse_linux_start_id",
+    "printable",
     "start_id",
     "system_processes",
     "validate_pid",

@@ -83,15 +83,18 @@ def _one_pid_namespace(kernel: Kernel, proc: str) -> bool:
 
 
 def _namespace(kernel: Kernel, proc: str, kind: str) -> int | str | None:
-    """Asked of the calling thread: a leader that has exited has left its namespaces."""
+    """Asked of the calling thread: a leader that has exited has left its namespaces.
+
+    A kernel without namespaces of this kind still has mount namespaces (namespaces(7)); where not even these are shown
+    the answer is unknown.
+    """
     try:
         return kernel.stat(f"{proc}/thread-self/ns/{kind}").st_ino
     except OSError as error:
-        if error.errno in VANISHED:
-            return "none"
-        if error.errno in ABSENT:
-            return None
-        raise
+        if error.errno not in ABSENT:
+            raise
+        concealed = kind == "mnt" or error.errno not in VANISHED or _namespace(kernel, proc, "mnt") is None
+        return None if concealed else "none"
 
 
 def _boot_id(kernel: Kernel, proc: str) -> str | None:

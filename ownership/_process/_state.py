@@ -50,39 +50,53 @@ class StateReader:
 
     def _state(self, process: int, leader: ProcStat) -> ProcessState:
         if leader.state in _EXITED:
-            return self._from_threads(process, leader)
+            return self._from_threads(process)
         if (leader.flags & _DYING or leader.state == "D") and self._is_dumping(process, "status"):
             return ProcessState.DUMPING
         if leader.state in _HALTED:
-            return _HALTED[leader.state] if leader.threads == 1 else self._from_threads(process, leader)
+            return _HALTED[leader.state] if leader.threads == 1 else self._from_threads(process)
         if leader.state in _ASLEEP and self._freezer.is_frozen(process):
-            return ProcessState.FROZEN if leader.threads == 1 else self._from_threads(process, leader)
+            return ProcessState.FROZEN if leader.threads == 1 else self._from_threads(process)
         return ProcessState.RUNNING
 
-    def _from_threads(self, process: int, leader: ProcStat) -> ProcessState:
+    def _from_threads(self, process: int) -> ProcessState:
         """Judge by every thread; the first that may run, or that is writing a core dump, settles it."""
-        states: set[ProcessState] = set()
-        listed = 0
+        halted: list[ProcessState] = []
+        exited: set[int] = set()
         for thread, stat in self._threads(process):
-            listed += 1
             if stat.state in _EXITED:
-                continue
-            if stat.flags & _DYING and self._is_dumping(process, f"task/{thread}/status"):
+                exited.add(thread)
+            elif stat.flags & _DYING and self._is_dumping(process, f"task/{thread}/status"):
                 return ProcessState.DUMPING
-            if stat.state in _HALTED:
-                states.add(_HALTED[stat.state])
-            elif stat.state in _ASLEEP and (ProcessState.FROZEN in states or self._freezer.is_frozen(process, thread)):
-                states.add(ProcessState.FROZEN)
+            elif stat.state in _HALTED:
+                halted.append(_HALTED[stat.state])
+            elif stat.state in _ASLEEP and (ProcessState.FROZEN in halted or self._freezer.is_frozen(process, thread)):
+                halted.append(ProcessState.FROZEN)
             else:
                 return ProcessState.RUNNING
-        if self._stat(process, "stat").threads > listed:  # one was missed by the listing
+        leader = self._stat(process, "stat")
+        if leader.threads > len(halted) + len(exited):  # the listing missed one
             raise _ThreadsChanged
         for state in (ProcessState.FROZEN, ProcessState.TRACED, ProcessState.STOPPED):
-            if state in states:
+            if state in halted:
                 return state
-        if leader.state not in _EXITED:  # it exited, or was set going, since its line was read
-            raise _ThreadsChanged
+        self._require_all_exited(process, leader, exited)
         return ProcessState.ZOMBIE
+
+    def _require_all_exited(self, process: int, leader: ProcStat, exited: set[int]) -> None:
+        """Each of *exited* was found exited, one after the other, and *leader* was read after that: is that all?
+
+        Not yet: one that was found exited may have started another thread just before and be gone by now, and a thread
+        that executes a program trades its number for the leader's. A line of an exited leader that counts one thread is
+        proof: the kernel counts after it has read the state, and one thread is the leader itself (proc/array.c). If it
+        counts more (tracers keep exited threads), just these must be there, exited, before and after the count.
+        """
+        if leader.state not in _EXITED or leader.threads != len(exited):
+            raise _ThreadsChanged
+        if leader.threads > 1 and {(thread, stat.state in _EXITED) for thread, stat in self._threads(process)} != {
+            (thread, True) for thread in exited
+        }:
+            raise _ThreadsChanged
 
     def _threads(self, process: int) -> Iterator[tuple[int, ProcStat]]:
         directory = self._kernel.open("task", DIRECTORY, process)
@@ -103,7 +117,7 @@ class StateReader:
         return parse_stat(read_file(self._kernel, name, process, limit=4096))
 
     def _is_dumping(self, process: int, name: str) -> bool:
-        """Whether ``CoreDumping`` is set. Only threads that still have their memory show it; one that went says no."""
+        """Whether ``CoreDumping`` is set. Only threads that still have their memory show it."""
         try:
             return is_dumping_core(read_file(self._kernel, name, process))
         except OSError as error:

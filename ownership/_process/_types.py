@@ -99,7 +99,10 @@ class ProcessTable(Protocol):
         ...
 
     def command_of(self, pid: int) -> str | None:
-        """The command line of *pid* for messages, ``None`` when it cannot be read. Never evidence of anything."""
+        """The command line of *pid* for messages, ``None`` when it cannot be read. Never evidence of anything.
+
+        :raises ValueError: *pid* is not a process number
+        """
         ...
 
 

@@ -10,9 +10,12 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 
+from ownership._process import is_stopped, is_zombie
+
 _LAST_PID = "/proc/sys/kernel/ns_last_pid"
 _ATTEMPTS = 200
 _TICK = 0.02  # seconds; start ticks are 10 ms wide
+_PATIENCE = 10.0  # seconds
 # ends by itself when its standard input does, so it never outlives the test that made it
 _SLEEPER = [sys.executable, "-I", "-S", "-c", "import sys; sys.stdin.read()"]
 _QUITTER = [sys.executable, "-I", "-S", "-c", ""]
@@ -50,7 +53,7 @@ def zombie() -> Iterator[int]:
     waits for any) takes the zombie away.
     """
     with _child(_QUITTER) as child:
-        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+        wait_until(lambda: is_zombie(child.pid))
         yield child.pid
 
 
@@ -59,7 +62,7 @@ def stopped_process() -> Iterator[int]:
     """Yield the pid of a child that is stopped by SIGSTOP; killed and reaped at exit."""
     with _child(_SLEEPER) as child:
         os.kill(child.pid, signal.SIGSTOP)
-        os.waitid(os.P_PID, child.pid, os.WSTOPPED | os.WNOWAIT)
+        wait_until(lambda: is_stopped(child.pid))
         yield child.pid
 
 
@@ -70,9 +73,10 @@ def reuse_pid(pid: int) -> Iterator[int]:
     Linux only, through ``/proc/sys/kernel/ns_last_pid`` (proc_sys_kernel(5)): needs root, CAP_SYS_ADMIN or
     CAP_CHECKPOINT_RESTORE. The new process starts at least one clock tick after the call, so even ids without a pidfd
     inode differ from those of a process reaped before. Other forks on the machine may take the number first: tried
-    again, 200 times at most.
+    again, 200 times at most, and a short process that got it is waited for, 10 s at most.
 
-    :raises RuntimeError: the number is taken, the kernel does not allow it, or every attempt lost the race
+    :raises RuntimeError: the number is that of a child of ours or stays taken, the kernel does not allow it, or every
+        attempt lost the race
     """
     time.sleep(_TICK)
     for _ in range(_ATTEMPTS):
@@ -121,13 +125,35 @@ def _end(child: subprocess.Popen[bytes], pidfd: int) -> None:
 
 
 def _require_free(pid: int) -> None:
+    """Wait for the number: a process of somebody else may have got it, and most of them are short."""
     try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return
-    except PermissionError:
-        pass
-    raise RuntimeError(f"pid {pid} is still in use; end its process and reap it before its number is given to another")
+        wait_until(lambda: _is_our_child(pid) or not _in_use(pid), _PATIENCE)
+    except TimeoutError:
+        raise RuntimeError(f"pid {pid} is still in use by a process of somebody else; try again") from None
+    if _is_our_child(pid):
+        raise RuntimeError(f"pid {pid} is still in use; end that child and reap it before another gets its number")
+
+
+def _is_our_child(pid: int) -> bool:
+    """Whether it is a child of ours, living or not; it is not reaped."""
+    try:
+        os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return False
+    return True
+
+
+def _in_use(pid: int) -> bool:
+    """Whether the number is taken at all, also as that of a thread, a group or a session."""
+    for find in (os.getpgid, lambda number: os.killpg(number, 0)):
+        try:
+            find(pid)
+        except ProcessLookupError:
+            continue
+        except PermissionError:
+            pass
+        return True
+    return False
 
 
 def _set_last_pid(pid: int) -> None:

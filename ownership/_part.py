@@ -1,0 +1,176 @@
+"""One resource of a claim: what we published for it, where, and whether that is still there."""
+
+from __future__ import annotations
+
+import os
+
+from ownership._directory import DirectoryChanged, Signature, signature_of
+from ownership._errors import OwnershipError
+from ownership._guard import Guard, Hold
+from ownership._paths import Resource
+from ownership._place import Place, pinned
+from ownership._record import GuardState, Malformed, OwnerRecord, Previous, decode, timestamp
+
+# A signature is trusted once a read has confirmed it this long after its ctime: inodes are reused at once, and coarse
+# timestamps hide a change within a tick. Filesystems without nanoseconds need their whole second, twice.
+_FINE_NS, _COARSE_NS = 20_000_000, 2_100_000_000
+
+
+class Part:
+    """One resource of a claim.
+
+    :ivar raw: the bytes of our record
+    :ivar confirmed: ``signature`` needs no read to be believed
+    :ivar published: the record may be there; said before it is
+    :ivar made_witness: our witness in this directory was made for this claim
+    :ivar retired: nothing of ours is left there
+    """
+
+    def __init__(
+        self, place: Place, resource: Resource, registry: str | None, instance_id: str, token: int, raw: bytes
+    ) -> None:
+        self.resource = resource
+        self.registry = registry
+        self.instance_id = instance_id
+        self.token = token
+        self.raw = raw
+        self.signature: Signature | None = None
+        self.confirmed = self.published = self.retired = self.made_witness = False
+        self._record: OwnerRecord | None = None
+        self._put(place)
+
+    def _put(self, place: Place) -> None:
+        self.place = place
+        self.filename = f"{self.resource.name}.json"
+        self.path = place.directory.file(self.filename)
+
+    @property
+    def guard(self) -> Guard:
+        return self.place.guard(self.resource.name)
+
+    @property
+    def temporary(self) -> str:
+        return f"{self.resource.name}.{self.instance_id}.new"
+
+    @property
+    def record(self) -> OwnerRecord:
+        """Our record as we last published it."""
+        if self._record is None:
+            record = decode(self.raw, self.resource.shown)
+            assert isinstance(record, OwnerRecord)
+            self._record = record
+        return self._record
+
+    def write_down(self, raw: bytes) -> None:
+        """From now on our record is *raw*."""
+        self.raw, self._record = raw, None
+
+    # -- looking
+
+    def is_ours(self, record: OwnerRecord | Malformed | None) -> bool:
+        return isinstance(record, OwnerRecord) and record.token == self.token and record.instance_id == self.instance_id
+
+    def read(self) -> tuple[OwnerRecord | Malformed | None, Signature | None]:
+        found = self.place.directory.read(self.filename)
+        return (None, None) if found is None else (decode(found[0], self.resource.shown), found[1])
+
+    def is_there(self) -> bool:
+        """Whether our record is at its place, byte for byte or at least by instance and token."""
+        found = self.place.directory.read(self.filename)
+        return found is not None and (found[0] == self.raw or self.is_ours(decode(found[0], self.resource.shown)))
+
+    def is_untouched(self) -> bool:
+        """Whether the path leads to the very file that a read has confirmed. One system call."""
+        try:
+            return self.confirmed and signature_of(os.lstat(self.path)) == self.signature
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+
+    def look(self, wall_ns: int) -> OwnerRecord | Malformed | None:
+        """Read what is there; remember its signature if it is ours and the path leads to it.
+
+        :param wall_ns: the wall clock, read before
+        """
+        record, signature = self.read()
+        if self.is_ours(record) and signature is not None:
+            if self.place.directory.signature(self.filename) != signature:
+                return None  # the pinned directory is not at its path any more
+            changed = signature[3]
+            settled = _COARSE_NS if changed % 1_000_000_000 == 0 else _FINE_NS
+            self.signature, self.confirmed = signature, wall_ns - changed >= settled
+        return record
+
+    # -- changing, under the guard
+
+    def publish(self, hold: Hold) -> None:
+        """Link our record to its name, and look whether everything is still in its place.
+
+        :raises DirectoryChanged: something has that name by now, or directory or guard are others: start again
+        """
+        directory = self.place.directory
+        self.published = True
+        try:
+            published = directory.publish(self.filename, self.raw, self.temporary)
+        except FileExistsError:
+            raise DirectoryChanged from None
+        self._check(published, hold)
+
+    def replace(self, hold: Hold) -> None:
+        """Put our record over what is there.
+
+        :raises DirectoryChanged: directory or guard are others by now
+        """
+        self.published = True
+        self._check(self.place.directory.replace(self.filename, self.raw, self.temporary), hold)
+
+    def _check(self, published: tuple[int, int], hold: Hold) -> None:
+        self.signature, self.confirmed = self.place.directory.signature(self.filename), False
+        if self.signature is None or self.signature[:2] != published or not hold.is_at_path():
+            raise DirectoryChanged
+
+    def remove(self, hold: Hold, how: str, reason: str, wall_ns: int) -> None:
+        """Remove our record, if it is ours, and remember in the guard how that ownership ended."""
+        if not self.is_there():
+            return
+        self.place.directory.discard(self.filename)
+        remembered = hold.read(self.resource.path)
+        came_by = self.record.heir if b'"heir":"' in self.raw else None
+        previous = Previous(how=how, reason=reason[:120], at=timestamp(wall_ns), heir=came_by)  # type: ignore[arg-type]
+        hold.write(GuardState(max(remembered.token, self.token), None, previous, remembered.deaths))
+
+    def withdraw(self, hold: Hold) -> None:
+        """Undo a publication that failed half-way, as far as it can be undone now. Never raises."""
+        self.place.owned.pop(self.resource.name, None)
+        try:
+            if self.published and self.is_there():
+                self.place.directory.discard(self.filename)
+            remembered = hold.read(self.resource.path)
+            if remembered.owner is not None and remembered.owner.instance_id == self.instance_id:
+                hold.write(remembered._replace(owner=None))
+        except (OSError, OwnershipError):
+            if self.published:
+                return  # the keeper goes on trying
+        self.retire()
+
+    def retire(self) -> None:
+        """Nothing of ours is left there."""
+        self.retired = True
+        self.place.leave(self)
+
+    def forsake(self) -> None:
+        """Nothing of ours was ever there: a failed acquire takes its witness along."""
+        if self.made_witness:
+            self.place.move_out()
+
+    def follow(self) -> None:
+        """The path leads to another directory than the pinned one: that one was deleted or moved. Go along."""
+        place = pinned(self.resource, self.registry)
+        if place is self.place:
+            return
+        place.enter(self)
+        place.owned[self.resource.name] = self.token
+        if place.owned is not self.place.owned:
+            self.place.owned.pop(self.resource.name, None)
+            self.place.leave(self)
+        self._put(place)
+        self.signature, self.confirmed = None, False
