@@ -14,7 +14,7 @@ from typing import Any
 from ownership import _keeper
 from ownership._clock import Clock
 from ownership._directory import DirectoryChanged
-from ownership._errors import AcquireTimeoutError, AlreadyOwnedError, OwnershipError, explained
+from ownership._errors import AlreadyOwnedError, OwnershipError, explained
 from ownership._examine import Examined, Examiner, refusal
 from ownership._guard import PATIENCE, Hold, locked, peek
 from ownership._holding import Holding, State
@@ -33,9 +33,8 @@ from ownership._record import (
     timestamp,
 )
 from ownership._sweep import sweep
-from ownership._waiting import wait_for_change
+from ownership._waiting import settles, timed_out, wait_for_change
 
-_SETTLE = 1.0  # seconds a malformed record that nobody is known to own is left for its keeper
 _MOVES = 200  # restarts after outside changes before we give up
 
 OnWait = Callable[[AlreadyOwnedError], object]
@@ -96,7 +95,7 @@ class Acquisition:
                 moves += 1
                 self._pause(moves)
             except _Unsettled as waiting:
-                self._let_settle(waiting)
+                self.settled = settles(waiting.place, waiting.resource, waiting.examined, self.clock)
             except _Refused as refused:
                 self._wait(refused)
             else:
@@ -206,15 +205,6 @@ class Acquisition:
 
     # -- waiting
 
-    def _let_settle(self, waiting: _Unsettled) -> None:
-        until = self.clock.monotonic() + _SETTLE
-        filename = f"{waiting.resource.name}.json"
-        while (left := until - self.clock.monotonic()) > 0:
-            self.clock.wait(min(left, 0.05))
-            if waiting.place.directory.signature(filename) != waiting.examined.signature:
-                return
-        self.settled = True
-
     def _wait(self, refused: _Refused) -> None:
         """Return when another look is worth it.
 
@@ -224,7 +214,7 @@ class Acquisition:
         if self.timeout <= 0:
             raise error
         if self.clock.monotonic() >= self.deadline:
-            raise _timed_out(error, self.timeout)
+            raise timed_out(error, self.timeout)
         owner = refused.examined.owner
         holder = (owner.instance_id if owner else "", refused.examined.record.token if refused.examined.record else 0)
         if self.on_wait is not None and holder not in self.told:
@@ -235,17 +225,6 @@ class Acquisition:
 
 
 _templates: dict[tuple[object, ...], Template] = {}
-
-
-def _timed_out(error: AlreadyOwnedError, timeout: float) -> AcquireTimeoutError:
-    return AcquireTimeoutError(
-        f"{error.message} (waited {timeout:g} s)",
-        resource=error.resource or "",
-        record=error.record,
-        verdict=error.verdict,
-        reason=error.reason,
-        hint=error.hint,
-    )
 
 
 def _undo(holding: Holding, holds: list[Hold]) -> None:

@@ -19,7 +19,7 @@ from ownership._system import DIRECTORY_ONLY, NO_FOLLOW, UNNAMED, UNSUPPORTED, e
 
 Signature: TypeAlias = tuple[int, int, int, int, int]
 
-_NO_UNNAMED = frozenset({errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL, errno.ENOENT, errno.ENOSYS})
+_NO_UNNAMED = frozenset({errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL, errno.ENOENT, errno.ENOSYS, errno.EPERM})
 
 
 class DirectoryChanged(Exception):
@@ -198,7 +198,7 @@ class LockDirectory:
             except OSError as error:
                 if error.errno not in _NO_UNNAMED or not self.is_at_path():
                     raise self.told(error, filename) from None
-                self.unnamed = False
+                self.unnamed = error.errno == errno.EPERM  # that one has other causes too; the named form will say
         return self._publish_named(filename, content, temporary)
 
     def _publish_unnamed(self, filename: str, content: bytes) -> tuple[int, int]:
@@ -219,9 +219,10 @@ class LockDirectory:
     def _publish_named(self, filename: str, content: bytes, temporary: str) -> tuple[int, int]:
         try:
             found = self._write_temporary(temporary, content)
-            os.link(temporary, filename, src_dir_fd=self.fd, dst_dir_fd=self.fd, follow_symlinks=False)
-        except OSError as error:
-            raise self.told(error, filename) from None
+            try:
+                os.link(temporary, filename, src_dir_fd=self.fd, dst_dir_fd=self.fd, follow_symlinks=False)
+            except OSError as error:
+                raise self.told(error, filename, linking=True) from None
         finally:
             self.unlink(temporary)
         return found.st_dev, found.st_ino
@@ -246,9 +247,13 @@ class LockDirectory:
             try:
                 numbers.extend(map(opening, (temporary,), (flags,), (self.location.file_mode,)))
             except FileExistsError:  # it carries our own instance id: we were interrupted here before
-                os.unlink(temporary, dir_fd=self.fd)
+                self.discard(temporary)
                 numbers.extend(map(opening, (temporary,), (flags,), (self.location.file_mode,)))
             return self.fill(numbers[0], content)
+        except FileExistsError:
+            raise self.invalid(temporary, "in the way of a temporary file") from None
+        except OSError as error:
+            raise self.told(error, temporary) from None
         finally:
             if numbers:
                 os.close(numbers[0])
@@ -306,11 +311,14 @@ class LockDirectory:
         """Remove what a dead writer of *name* left, in the form without unnamed files."""
         self.unlink(f"{name}.{instance_id}.new")
 
-    def told(self, error: OSError, filename: str) -> OSError:
-        """*error* with path and remedy; missing abilities of the filesystem as their own type."""
-        if isinstance(error, (FileExistsError, UnsupportedFilesystemError)) or error.filename == self.file(filename):
+    def told(self, error: OSError, filename: str, *, linking: bool = False) -> OSError:
+        """*error* with path and remedy; missing abilities of the filesystem as their own type.
+
+        :param linking: it came from link(2), which says EPERM where there are no hard links
+        """
+        if isinstance(error, FileExistsError | UnsupportedFilesystemError) or hasattr(error, "hint"):
             return error
-        if error.errno in UNSUPPORTED or error.errno in (errno.EPERM, errno.EMLINK):
+        if error.errno in UNSUPPORTED or (linking and error.errno in (errno.EPERM, errno.EMLINK)):
             return UnsupportedFilesystemError(
                 f"{shown(self.file(filename))}: this filesystem has no hard links ({error.strerror})",
                 resource=self.file(filename),

@@ -25,7 +25,7 @@ import os
 from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
-    from ownership._record import OwnerRecord
+    from ownership._record import OwnerIdentity, OwnerRecord
     from ownership._verdict import Verdict
 
 _OS_FIELDS = ("errno", "strerror", "filename")
@@ -83,6 +83,7 @@ class AlreadyOwnedError(ContentionError, BlockingIOError):
 
     :ivar resource: the canonical path
     :ivar record: the owner's record, or ``None`` when it cannot be read as one
+    :ivar owner: the owner's identity: the record, or for one that cannot be read whoever its guard names
     :ivar verdict: ``live``, ``stopped`` or ``unknown``
     :ivar reason: the fact behind the verdict, in words
     """
@@ -97,10 +98,12 @@ class AlreadyOwnedError(ContentionError, BlockingIOError):
         record: OwnerRecord | None,
         verdict: Verdict,
         reason: str,
+        owner: OwnerIdentity | None = None,
         hint: str = "",
     ) -> None:
         super().__init__(message, resource=resource, hint=hint)
         self.record = record
+        self.owner = record if owner is None else owner
         self.verdict = verdict
         self.reason = reason
 

@@ -176,6 +176,7 @@ def refusal(resource: Resource, examined: Examined, filename: str) -> AlreadyOwn
         f"{resource.shown} is held by {describe(owner)}: {judgement.verdict.value}, {judgement.reason}{facts}",
         resource=resource.path,
         record=examined.record,
+        owner=owner,
         verdict=judgement.verdict,
         reason=judgement.reason,
         hint=_remedy(resource, examined, filename),

@@ -191,7 +191,11 @@ class Hold:
             if not self._repair_mode():
                 raise
             found = descriptor.open(filename, flags, dir_fd=fd)
-        self._check(found)
+        try:
+            self._check(found)
+        except BaseException:
+            descriptor.close()
+            raise
 
     def _repair_mode(self) -> bool:
         """Our own guard may lack the mode that an umask kept from it, if its maker died before setting it."""

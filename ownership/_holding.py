@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
 from typing import Any, TypeVar
 
@@ -140,8 +140,8 @@ class Holding:
         record = part.look(self.clock.wall_ns())
         if part.is_ours(record):
             return
-        if isinstance(record, OwnerRecord) and record.token > part.token:
-            raise self.lose("owner-replaced", record, record.heir)
+        if self.heir is None and isinstance(record, OwnerRecord) and record.token > part.token:
+            raise self.lose("owner-replaced", record)
         try:
             self.under_guard(part, partial(self.repair, part), wait=wait)
         except Interrupting:
@@ -154,10 +154,9 @@ class Holding:
         if part.is_ours(record):
             part.signature, part.confirmed = signature, False
             return
-        if isinstance(record, OwnerRecord) and record.token > part.token:
-            raise self.lose("owner-replaced", record, record.heir)
-        if remembered.token > part.token:
-            came_by = remembered.previous.heir if remembered.previous else None
+        if remembered.token > part.token or (isinstance(record, OwnerRecord) and record.token > part.token):
+            came_by = {remembered.previous.heir if remembered.previous else None}
+            came_by.add(record.heir if isinstance(record, OwnerRecord) else None)
             raise self.lose("owner-replaced" if isinstance(record, OwnerRecord) else "broken", record, came_by)
         part.place.settle_in(part.instance_id)
         part.place.witness.restore()
@@ -167,14 +166,14 @@ class Holding:
         part.publish(hold)
 
     def lose(
-        self, reason: str, record: OwnerRecord | Malformed | None = None, came_by: str | None = None
+        self, reason: str, record: OwnerRecord | Malformed | None = None, came_by: Collection[str | None] = ()
     ) -> OwnershipLostError:
         """End our ownership, for good; the error that says so.
 
-        :param came_by: how the present owner came in; if it is our own heir, nothing was lost
+        :param came_by: how the owners after us came in; if one is our own heir, nothing was lost
         """
         with self.mutex:
-            adopted = self.heir is not None and came_by == adopted_by(self.heir)
+            adopted = self.heir is not None and adopted_by(self.heir) in came_by
             if self.state is State.HELD:
                 self.state, self.reason = (State.HANDED_OVER if adopted else State.LOST), reason
             if not adopted:
@@ -217,7 +216,7 @@ class Holding:
 
 def adopted_by(heir: str) -> str:
     """What the record of an heir carries: by which hand-over it came in."""
-    return f"adopted:{heir}"
+    return f"adopted:{heir[:32]}"
 
 
 _LOSSES = {

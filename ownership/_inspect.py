@@ -12,17 +12,17 @@ from typing import Any
 from ownership import _kept
 from ownership._acquire import OnWait, checked_timeout
 from ownership._clock import SYSTEM_CLOCK, Clock
-from ownership._errors import AcquireTimeoutError, OwnershipError
+from ownership._errors import OwnershipError
 from ownership._examine import Examined, Examiner, refusal
 from ownership._guard import peek
 from ownership._location import pin_registry
 from ownership._paths import DIRECTORY, Resource, StrPath, resolve, unescape
 from ownership._place import Place, existing, opened
 from ownership._process import ProcessTable, system_processes
-from ownership._record import GuardState, Malformed, OwnerRecord, Previous
+from ownership._record import GuardState, Malformed, OwnerIdentity, OwnerRecord, Previous
 from ownership._ref import OwnerRef
 from ownership._verdict import Verdict
-from ownership._waiting import wait_for_change
+from ownership._waiting import settles, timed_out, wait_for_change
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +55,7 @@ class Inspection:
     :ivar verdict: ``free`` if nobody owns it
     :ivar reason: the fact behind the verdict, in words
     :ivar record: the owner's record, ``None`` if there is none or it cannot be read as one
+    :ivar owner: the owner's identity: the record, or for one that cannot be read whoever its guard names
     :ivar running: the owner, if it is live or stopped
     :ivar token: the last token known: of the record, or else of the guard
     :ivar previous: how the ownership before ended
@@ -66,6 +67,7 @@ class Inspection:
     verdict: Verdict
     reason: str
     record: OwnerRecord | None = None
+    owner: OwnerIdentity | None = None
     running: Running | None = None
     token: int = 0
     previous: Previous | None = None
@@ -120,6 +122,7 @@ def inspection_of(resource: Resource, registry: str | None, remembered: GuardSta
         verdict,
         examined.judgement.reason,
         record,
+        examined.owner,
         running,
         record.token if record else remembered.token,
         remembered.previous,
@@ -167,12 +170,17 @@ def inspect_all(
 
     :param directory: where the resources are; or a lock directory itself
     :param registry: *directory* is a shared registry itself
-    :raises OSError: a lock directory that cannot be listed
+    :raises OSError: *directory* itself cannot be listed
     """
     examiner = _examiner(clock, processes)
     for path in lock_directories(directory, registry=registry):
-        place = opened(path)
-        for name in sorted(place.directory.names(".json")):
+        try:
+            place = opened(path)
+            names = sorted(place.directory.names(".json"))
+        except OSError as error:  # another account's, for instance; the others are looked at all the same
+            yield Inspection(Path(path), Verdict.UNKNOWN, str(error), error=error)
+            continue
+        for name in names:
             resource = resource_of(place, name, registry=registry)
             try:
                 one = _inspect(place, resource, path if registry else None, examiner)
@@ -218,7 +226,7 @@ def wait(
 
     :param timeout: seconds; ``None`` for ever
     :param on_wait: called once per owner that is waited for
-    :returns: what was found at last: free, or an owner that may be evicted
+    :returns: what was found at last: free, an owner that may be evicted, or a malformed record that nobody repairs
     :raises AcquireTimeoutError: it was still held when the time was over
     """
     seconds = checked_timeout(timeout)
@@ -234,15 +242,12 @@ def wait(
         if examined.may_be_taken:
             return inspection_of(found, shared, remembered, examined)
         error = refusal(found, examined, place.directory.file(f"{found.name}.json"))
+        if examined.unsettled:
+            if settles(place, found, examined, clock):
+                return inspection_of(found, shared, remembered, examined)
+            continue
         if clock.monotonic() >= deadline:
-            raise AcquireTimeoutError(
-                f"{error.message} (waited {seconds:g} s)",
-                resource=found.path,
-                record=error.record,
-                verdict=error.verdict,
-                reason=error.reason,
-                hint=error.hint,
-            )
+            raise timed_out(error, seconds)
         holder = examined.owner.instance_id if examined.owner else ""
         if on_wait is not None and holder not in told:
             told.add(holder)

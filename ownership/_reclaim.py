@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import chain
 from pathlib import Path
 
 from ownership import _kept
@@ -20,6 +21,18 @@ from ownership._process import ProcessTable, system_processes
 from ownership._record import MAX_TOKEN, GuardState, Previous, timestamp
 from ownership._sweep import sweep
 from ownership._verdict import Verdict
+from ownership._waiting import SETTLE, settles
+
+_FOLLOWED = 8  # times that a changed directory is followed before giving up
+
+
+class _Unsettled(Exception):
+    """A malformed record, and the guard names nobody."""
+
+    def __init__(self, examined: Examined) -> None:
+        super().__init__()
+        self.examined = examined
+
 
 _Decision = Callable[[Place, Hold, GuardState, Examined], None]
 
@@ -43,7 +56,7 @@ def reclaim(
     examiner = Examiner(processes or system_processes(), clock, _kept.kept())
 
     def decide(place: Place, hold: Hold, remembered: GuardState, examined: Examined) -> None:
-        if not examined.may_be_taken:
+        if not examined.may_be_taken and not examined.unsettled:
             raise refusal(found, examined, place.directory.file(f"{found.name}.json"))
         _evict(place, found, hold, remembered, examined, examiner.clock)
 
@@ -98,25 +111,29 @@ def break_claim(
 
 
 def _decided(resource: Resource, registry: str | None, examiner: Examiner, decide: _Decision) -> Inspection:
-    """Look and decide under the guard; what was seen there."""
+    """Look and decide under the guard; what was seen there. Without a record there is nothing to decide."""
+    settled = False
 
     def act(place: Place, holds: list[Hold]) -> Inspection:
-        hold = holds[0]
-        remembered = hold.read(resource.shown)
+        remembered = holds[0].read(resource.path)
         examined = examiner.examine(place, resource, remembered)
-        decide(place, hold, remembered, examined)
+        if examined.unsettled and not settled:
+            raise _Unsettled(examined)
+        decide(place, holds[0], remembered, examined)
         return inspection_of(resource, registry, remembered, examined)
 
-    for attempt in range(8):
+    for _ in range(_FOLLOWED):
         place = pinned(resource, registry)
-        guard = place.guard(resource.name)
+        if place.directory.read(f"{resource.name}.json") is None:
+            return inspection_of(resource, registry, GuardState(), FREE)
+        until = examiner.clock.monotonic() + PATIENCE
         try:
-            until = examiner.clock.monotonic() + PATIENCE
-            return locked([guard], until, examiner.clock, partial(act, place))
+            return locked([place.guard(resource.name)], until, examiner.clock, partial(act, place))
         except DirectoryChanged:
-            if attempt == 7:
-                raise OSError(11, "its lock directory keeps being changed from outside", resource.path) from None
-    raise AssertionError  # not reached
+            continue
+        except _Unsettled as waiting:
+            settled = settles(place, resource, waiting.examined, examiner.clock)
+    raise OSError(11, "its lock directory keeps being changed from outside", resource.path)
 
 
 def _evict(
@@ -155,33 +172,75 @@ def reclaim_all(
     """
     examiner = Examiner(processes or system_processes(), clock, _kept.kept())
     for path in lock_directories(directory, registry=registry):
-        place = opened(path)
-        for name in sorted(place.directory.names(".json")):
-            resource = resource_of(place, name, registry=registry)
+        try:
+            place = opened(path)
+            names = sorted(place.directory.names(".json"))
+        except OSError as error:
+            yield Inspection(Path(path), Verdict.UNKNOWN, str(error), error=error), False
+            continue
+        shared = path if registry else None
+        resources = [resource_of(place, name, registry=registry) for name in names]
+        settling = _Settling(place, examiner.clock)
+        for resource in chain(resources, settling):
             try:
-                one = _reclaim_named(place, resource, path if registry else None, examiner, dry_run)
+                one, removed = _reclaim_named(place, resource, shared, examiner, settling, dry_run)
+            except _Unsettled as waiting:
+                settling.add(resource, waiting.examined)
             except (OSError, OwnershipError, DirectoryChanged) as error:
                 yield Inspection(Path(resource.path), Verdict.UNKNOWN, str(error), error=error), False
-                continue
-            if one.verdict is not Verdict.FREE:
-                yield one, one.verdict.may_be_evicted
+            else:
+                if one.verdict is not Verdict.FREE:
+                    yield one, removed
         sweep(place, limit=None, dry=dry_run)
 
 
+class _Settling:
+    """Malformed records that nobody is known to own, looked at again when all had a second for their keepers."""
+
+    def __init__(self, place: Place, clock: Clock) -> None:
+        self._place, self._clock = place, clock
+        self._found: dict[Resource, Examined] = {}
+        self._settled = False
+
+    def add(self, resource: Resource, examined: Examined) -> None:
+        self._found[resource] = examined
+
+    def has_settled(self, resource: Resource, examined: Examined) -> bool:
+        return self._settled and self._found[resource].signature == examined.signature
+
+    def __iter__(self) -> Iterator[Resource]:
+        if self._found:
+            self._clock.wait(SETTLE)
+            self._settled = True
+        yield from self._found
+
+
 def _reclaim_named(
-    place: Place, resource: Resource, registry: str | None, examiner: Examiner, dry_run: bool
-) -> Inspection:
-    guard = place.guard(resource.name)
+    place: Place,
+    resource: Resource,
+    registry: str | None,
+    examiner: Examiner,
+    settling: _Settling,
+    dry_run: bool,
+) -> tuple[Inspection, bool]:
+    """What was there, and whether it was (in a dry run: would be) removed."""
 
-    def act(holds: list[Hold]) -> Inspection:
-        hold = holds[0]
-        remembered = hold.read(resource.shown)
+    def look(remembered: GuardState) -> tuple[Examined, bool]:
         examined = examiner.examine(place, resource, remembered)
-        if examined.may_be_taken and not dry_run:
-            _evict(place, resource, hold, remembered, examined, examiner.clock)
-        return inspection_of(resource, registry, remembered, examined)
+        settled = examined.unsettled and settling.has_settled(resource, examined)
+        if examined.unsettled and not settled:
+            raise _Unsettled(examined)
+        return examined, examined.may_be_taken or settled
 
-    if dry_run:
-        remembered = peek(place.directory, resource.name, resource.shown)
-        return inspection_of(resource, registry, remembered, examiner.examine(place, resource, remembered))
-    return locked([guard], examiner.clock.monotonic() + PATIENCE, examiner.clock, act)
+    def act(holds: list[Hold]) -> tuple[Inspection, bool]:
+        remembered = holds[0].read(resource.path)
+        examined, taken = look(remembered)
+        if taken:
+            _evict(place, resource, holds[0], remembered, examined, examiner.clock)
+        return inspection_of(resource, registry, remembered, examined), taken
+
+    remembered = peek(place.directory, resource.name, resource.shown)
+    examined, taken = look(remembered)
+    if dry_run or not taken:
+        return inspection_of(resource, registry, remembered, examined), taken
+    return locked([place.guard(resource.name)], examiner.clock.monotonic() + PATIENCE, examiner.clock, act)

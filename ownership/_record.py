@@ -253,11 +253,15 @@ def head(raw: bytes) -> str:
 def encode_guard(state: GuardState) -> bytes:
     """*state* as exactly 512 bytes, so that one write replaces whatever was there."""
     text = _guard_text(state)
-    if len(text) > MAX_GUARD_BYTES:  # what is only for people goes first
-        previous = state.previous and state.previous.model_copy(update={"reason": ""})
-        text = _guard_text(state._replace(previous=previous, deaths=state.deaths[-1:]))
+    if len(text) > MAX_GUARD_BYTES and state.previous is not None:  # what is only for people goes first
+        previous = Previous(how=state.previous.how, at=state.previous.at, heir=state.previous.heir)
+        state = state._replace(previous=previous)
+        text = _guard_text(state)
+    for kept in (2, 1, 0):
+        if len(text) > MAX_GUARD_BYTES:
+            text = _guard_text(state._replace(deaths=state.deaths[3 - kept :] if kept else ()))
     if len(text) > MAX_GUARD_BYTES:
-        text = _guard_text(state._replace(previous=None, deaths=()))
+        text = _guard_text(GuardState(state.token, state.owner))
     return text.ljust(MAX_GUARD_BYTES)
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import random
 
-from ownership._errors import OwnershipError
+from ownership._clock import Clock
+from ownership._errors import AcquireTimeoutError, AlreadyOwnedError, OwnershipError
 from ownership._examine import Examined, Examiner
 from ownership._guard import peek
 from ownership._paths import Resource
@@ -12,8 +13,34 @@ from ownership._place import Place
 from ownership._verdict import Verdict, same_namespace
 from ownership._watch import Watch
 
+SETTLE = 1.0  # seconds a malformed record that nobody is known to own is left for its keeper
 POLL = 0.25  # seconds between looks at what cannot be watched
 _SAFETY = 2.0  # seconds between looks at what is watched
+
+
+def settles(place: Place, resource: Resource, examined: Examined, clock: Clock) -> bool:
+    """Whether a malformed record that nobody is known to own stays as it is for a second.
+
+    A live owner's keeper would put it right within a tick, so long as nobody holds the guard.
+    """
+    until = clock.monotonic() + SETTLE
+    while (left := until - clock.monotonic()) > 0:
+        clock.wait(min(left, 0.05))
+        if place.directory.signature(f"{resource.name}.json") != examined.signature:
+            return False
+    return True
+
+
+def timed_out(error: AlreadyOwnedError, timeout: float) -> AcquireTimeoutError:
+    return AcquireTimeoutError(
+        f"{error.message} (waited {timeout:g} s)",
+        resource=error.resource or "",
+        record=error.record,
+        owner=error.owner,
+        verdict=error.verdict,
+        reason=error.reason,
+        hint=error.hint,
+    )
 
 
 def wait_for_change(place: Place, resource: Resource, examined: Examined, examiner: Examiner, deadline: float) -> None:

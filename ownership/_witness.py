@@ -102,7 +102,7 @@ class Witness:
     def _make_named(self, filename: str, temporary: str) -> None:
         for attempt in range(4):
             try:
-                self._directory.unlink(temporary)
+                self._directory.discard(temporary)
                 self._make_locked(temporary, os.O_CREAT | os.O_EXCL | os.O_RDWR | NO_FOLLOW)
                 self._show(temporary, filename, self._directory.fd)
                 return
@@ -127,8 +127,11 @@ class Witness:
         try:
             link(source, filename, follow_symlinks=follow)
         except FileExistsError:  # it carries our own instance id: one of ours that we lost hold of
-            self._directory.unlink(filename)
-            link(source, filename, follow_symlinks=follow)
+            self._directory.discard(filename)
+            try:
+                link(source, filename, follow_symlinks=follow)
+            except FileExistsError:
+                raise self._directory.invalid(filename, "in the way of our witness") from None
 
     def _told(self, error: OSError, filename: str) -> OSError:
         if error.errno in UNSUPPORTED:
@@ -138,7 +141,7 @@ class Witness:
                 resource=self._directory.file(filename),
                 hint="use registry=DIR on a local filesystem, for instance below /run",
             )
-        return self._directory.told(error, filename)
+        return self._directory.told(error, filename, linking=True)
 
 
 def ask(directory: LockDirectory, instance_id: str) -> Testimony:
