@@ -19,6 +19,7 @@ from ownership._system import DIRECTORY_ONLY, NO_FOLLOW, UNNAMED, UNSUPPORTED, e
 
 Signature: TypeAlias = tuple[int, int, int, int, int]
 
+_READING = (os.O_RDONLY | NO_FOLLOW,)
 _NO_UNNAMED = frozenset({errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL, errno.ENOENT, errno.ENOSYS, errno.EPERM})
 
 
@@ -119,7 +120,7 @@ class LockDirectory:
         """
         numbers: list[int] = []
         try:
-            numbers.extend(map(partial(os.open, dir_fd=self.fd), (filename,), (os.O_RDONLY | NO_FOLLOW,)))
+            numbers.extend(map(partial(os.open, dir_fd=self.descriptor.number), (filename,), _READING))
             found = os.fstat(numbers[0])
             if not stat.S_ISREG(found.st_mode) or found.st_size > limit:
                 self._refuse(filename, found, limit)
@@ -205,12 +206,11 @@ class LockDirectory:
         assert UNNAMED is not None
         numbers: list[int] = []
         try:
-            mode = self.location.file_mode
+            fd, mode = self.descriptor.number, self.location.file_mode
             flags = UNNAMED | os.O_RDWR | NO_FOLLOW
-            numbers.extend(map(partial(os.open, dir_fd=self.fd), (".",), (flags,), (mode,)))
+            numbers.extend(map(partial(os.open, dir_fd=fd), (".",), (flags,), (mode,)))
             found = self.fill(numbers[0], content)
-            source = f"/proc/self/fd/{numbers[0]}"
-            os.link(source, filename, dst_dir_fd=self.fd, follow_symlinks=True)
+            os.link(f"/proc/self/fd/{numbers[0]}", filename, dst_dir_fd=fd, follow_symlinks=True)
         finally:
             if numbers:
                 os.close(numbers[0])
@@ -267,7 +267,7 @@ class LockDirectory:
     def own(self, number: int) -> os.stat_result:
         """Mode and owner of a file just made, as documented, whatever the umask."""
         found = os.fstat(number)
-        if stat.S_IMODE(found.st_mode) != self.location.file_mode:
+        if found.st_mode & 0o7777 != self.location.file_mode:
             os.fchmod(number, self.location.file_mode)
         if self.location.account and (found.st_uid, found.st_gid) != self.location.account:
             uid, gid = self.location.account

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from ownership._clock import Clock
 from ownership._directory import Signature
@@ -54,8 +55,7 @@ class Examined:
 FREE = Examined(Judgement(Verdict.FREE, "nobody owns it"))
 
 
-@dataclass(frozen=True, slots=True)
-class Examiner:
+class Examiner(NamedTuple):
     """Who looks, and through what."""
 
     processes: ProcessTable
@@ -70,13 +70,14 @@ class Examiner:
         :raises InvalidRecordError: at the record's path is something that is never removed
         :raises OSError: the record cannot be read; that is not absence
         """
+        filename = f"{resource.name}.json"
         for _ in range(4):
-            found = place.directory.read(f"{resource.name}.json")
+            found = place.directory.read(filename)
             if found is None:
                 return FREE
             examined, missing = self._examine(place, resource, guard, *found)
             # without a witness the owner may just have left: then its record has changed
-            if not missing or place.directory.signature(f"{resource.name}.json") == found[1]:
+            if not missing or place.directory.signature(filename) == found[1]:
                 break
         return examined
 

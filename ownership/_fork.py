@@ -21,21 +21,19 @@ _installed = False
 class Descriptor:
     """A descriptor with the file it stood for, since the program around us may close it and reuse its number."""
 
-    __slots__ = ("_numbers", "device", "inode")
+    __slots__ = ("_numbers", "device", "inode", "number")
 
     def __init__(self) -> None:
         self._numbers: list[int] = []  # empty or one; filled in one step that no signal handler can split
+        self.number = -1
         self.device = self.inode = 0
-
-    @property
-    def number(self) -> int:
-        return self._numbers[0] if self._numbers else -1
 
     def open(self, path: str, flags: int, mode: int = 0o600, dir_fd: int | None = None) -> os.stat_result:
         """Open *path* and remember which file that is. Call with ``gate`` held if it is going to be locked."""
         _held.add(self)
         self._numbers.extend(map(partial(os.open, dir_fd=dir_fd), (path,), (flags,), (mode,)))
-        found = os.fstat(self._numbers[0])
+        self.number = self._numbers[0]
+        found = os.fstat(self.number)
         self.device, self.inode = found.st_dev, found.st_ino
         return found
 
@@ -44,14 +42,15 @@ class Descriptor:
         found = os.fstat(number)
         self.device, self.inode = found.st_dev, found.st_ino
         self._numbers.append(number)
+        self.number = number
         _held.add(self)
 
     def intact(self) -> bool:
         """Whether the number still stands for the file that was opened."""
-        if not self._numbers:
+        if self.number < 0:
             return False
         try:
-            found = os.fstat(self._numbers[0])
+            found = os.fstat(self.number)
         except OSError:
             return False
         return found.st_ino == self.inode and found.st_dev == self.device
@@ -65,6 +64,7 @@ class Descriptor:
             except OSError:
                 pass
             self._numbers.clear()
+        self.number = -1
         self.device = self.inode = 0
         _held.discard(self)
 

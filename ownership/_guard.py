@@ -13,6 +13,7 @@ import os
 import random
 import stat
 import threading
+import time
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
@@ -31,6 +32,8 @@ _Result = TypeVar("_Result")
 
 PATIENCE = 1.0  # seconds that any operation waits for a guard
 _KEPT = 64  # guards whose descriptor stays open between two uses
+_NONE = (None,)
+_SHORT = 0.001  # seconds within which what was open is taken to be open still
 _FIRST_DELAY, _LONGEST_DELAY = 0.0002, 0.01
 
 
@@ -118,38 +121,45 @@ class Guard:
 class Hold:
     """The guard as held by one call."""
 
-    __slots__ = ("_guard", "_taken", "_thread")
+    __slots__ = ("_descriptor", "_guard", "_since", "_taken", "_thread")
+    _descriptor: Descriptor
 
     def __init__(self, guard: Guard, thread: int) -> None:
         self._guard = guard
         self._thread = thread
-        self._taken: list[Descriptor] = []
-
-    @property
-    def _descriptor(self) -> Descriptor:
-        return self._taken[0]
+        self._taken: list[Descriptor | None] = []
+        self._since = 0.0
 
     # -- in and out
 
     def enter(self, deadline: float, clock: Clock) -> None:
         guard = self._guard
-        self._taken.extend(map(guard.spare.pop, (None,), (Descriptor(),)))
         guard.inside.add(self._thread)
-        delay = _FIRST_DELAY
-        while not self._attempt():
-            if clock.monotonic() >= deadline:
-                raise guard.timeout(holder_of(self._descriptor))
-            clock.wait(delay * (0.5 + random.random()))
-            delay = min(delay * 2, _LONGEST_DELAY)
+        self._taken.extend(map(guard.spare.pop, _NONE, _NONE))  # one step: no signal handler loses it
+        self._descriptor = self._taken[0] or Descriptor()
+        self._taken[0] = self._descriptor
+        if not self._attempt():
+            self._wait(deadline, clock)
         if not self.is_at_path():
             self._descriptor.close()
             raise DirectoryChanged
+        self._since = time.monotonic()
+
+    def _wait(self, deadline: float, clock: Clock) -> None:
+        delay = _FIRST_DELAY
+        while not self._attempt():
+            if clock.monotonic() >= deadline:
+                raise self._guard.timeout(holder_of(self._descriptor))
+            clock.wait(delay * (0.5 + random.random()))
+            delay = min(delay * 2, _LONGEST_DELAY)
 
     def leave(self) -> None:
         """Unlock, explicitly: a process forked by C code may share the open file, and closing ours would not do."""
         guard = self._guard
         for descriptor in self._taken:
-            if not descriptor.intact():  # closed, and so unlocked, under us
+            if descriptor is None or descriptor.number < 0:
+                continue
+            if time.monotonic() - self._since > _SHORT and not descriptor.intact():  # closed, and so unlocked, under us
                 descriptor.close()
                 continue
             try:
@@ -159,17 +169,20 @@ class Hold:
             if guard.spare.setdefault(None, descriptor) is not descriptor:
                 descriptor.close()
         guard.inside.discard(self._thread)
-        _remember(guard)
+        if guard not in _recent:
+            _remember(guard)
 
     def _attempt(self) -> bool:
         """Open it unless it is open, and try to lock it; no fork in between."""
+        descriptor = self._descriptor
         try:
+            if descriptor.intact():  # known to fork already
+                return lock_descriptor(descriptor.number, blocking=False)
             with _fork.gate:
-                if not self._descriptor.intact():
-                    self._descriptor.close()
-                    self._guard.directory.ensure_open()
-                    self._open()
-                return lock_descriptor(self._descriptor.number, blocking=False)
+                descriptor.close()
+                self._guard.directory.ensure_open()
+                self._open()
+                return lock_descriptor(descriptor.number, blocking=False)
         except FileNotFoundError:
             raise DirectoryChanged from None
         except OSError as error:
@@ -253,13 +266,12 @@ _mutex = threading.Lock()
 
 
 def _remember(guard: Guard) -> None:
-    if guard not in _recent:
-        _recent[guard] = None
-        if len(_recent) > _KEPT:
-            with _mutex:
-                oldest = next(iter(_recent), guard)
-                _recent.pop(oldest, None)
-            oldest.close_spare()
+    _recent[guard] = None
+    if len(_recent) > _KEPT:
+        with _mutex:
+            oldest = next(iter(_recent), guard)
+            _recent.pop(oldest, None)
+        oldest.close_spare()
 
 
 def _child() -> None:
@@ -274,17 +286,15 @@ _fork.in_child(_child)
 def locked(guards: Sequence[Guard], deadline: float, clock: Clock, action: Callable[[list[Hold]], _Result]) -> _Result:
     """Run *action* with all *guards* held; everybody locks them in the order of the canonical paths."""
 
-    def deeper(held: list[Hold]) -> _Result:
-        if len(held) == len(guards):
-            return action(held)
-        return guards[len(held)].run(deadline, clock, lambda hold: deeper([*held, hold]))
-
-    for guard in guards:
-        if threading.get_ident() in guard.inside:
-            raise guard.timeout(os.getpid())
-    if len(guards) == 1:
-        return guards[0].run(deadline, clock, lambda hold: action([hold]))
-    return deeper([])
+    first, rest = guards[0], guards[1:]
+    try:
+        if not rest:
+            return first.run(deadline, clock, lambda hold: action([hold]))
+        return first.run(
+            deadline, clock, lambda hold: locked(rest, deadline, clock, lambda holds: action([hold, *holds]))
+        )
+    except Interrupting:
+        raise first.timeout(os.getpid()) from None
 
 
 def holder_of(descriptor: Descriptor) -> int | None:
