@@ -174,6 +174,7 @@ class Acquisition:
         part.made_witness = place.settle_in(instance_id)
         if remembered.owner is not None:
             self._clear_temporary(place, resource, remembered.owner)
+        part.stamped = True
         hold.write(_remember(remembered, examined, token, place.identity(self.me), wall_ns))
         if examined.signature is not None:
             place.directory.remove(part.filename, examined.signature)
@@ -245,14 +246,14 @@ def _undo(holding: Holding, holds: list[Hold]) -> None:
 def _remember(remembered: GuardState, examined: Examined, token: int, owner: OwnerIdentity, wall_ns: int) -> GuardState:
     """What the guard is to remember: the new owner, and how the last one ended."""
     if not examined.verdict.is_dead:
-        return GuardState(token, owner, remembered.previous, remembered.deaths)
+        return remembered._replace(token=token, owner=owner)
     judged, last = examined.owner, remembered.owner
     if judged is None or last is None or last.instance_id != judged.instance_id:  # its death was counted before
-        return GuardState(token, owner, remembered.previous, remembered.deaths)
-    heir = examined.record.heir if examined.record else None
-    previous = Previous(how="died", reason=examined.judgement.reason[:80], at=timestamp(wall_ns), heir=heir)
+        return remembered._replace(token=token, owner=owner)
+    previous = Previous(how="died", reason=examined.judgement.reason[:80], at=timestamp(wall_ns))
     death = Death(at=round(_boottime(), 3), boot_id=(owner.boot_id or "")[:8])
-    return GuardState(token, owner, previous, (*remembered.deaths, death)[-_DEATHS:])
+    deaths = (*remembered.deaths, death)[-_DEATHS:]
+    return remembered._replace(token=token, owner=owner, previous=previous, deaths=deaths)
 
 
 def new_token(place: Place, resource: Resource, remembered: int, judged: int, wall_ns: int) -> int:
@@ -331,7 +332,8 @@ def checked_resources(resource: StrPath, also: Iterable[StrPath], registry: str 
     if isinstance(also, str | bytes):
         raise ValueError(f"also must be a list of paths, got {also!r}")
     found: dict[str, Resource] = {}
-    for spelled in (resource, *also):
-        one = resolve(spelled, whole=registry is not None)
+    spellings = [(resource, "resource"), *((one, "also") for one in also)]
+    for spelled, parameter in spellings:
+        one = resolve(spelled, whole=registry is not None, parameter=parameter)
         found.setdefault(one.path, one)
     return list(found.values())

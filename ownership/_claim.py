@@ -22,7 +22,7 @@ from ownership._acquire import (
     give_up,
 )
 from ownership._clock import SYSTEM_CLOCK, Clock
-from ownership._errors import OwnershipError, OwnershipLostError
+from ownership._errors import OwnershipError
 from ownership._examine import Examiner
 from ownership._handover import VARIABLE, HandingOver, Heir, heir_from
 from ownership._holding import Holding, State
@@ -96,9 +96,9 @@ class Claim:
         :raises OwnershipLostError: it is not, with the reason; from then on always
         :raises OSError: it cannot be told at the moment; nothing is lost by that
         """
-        self._require_held()
+        self._holding.require_held()
         self._holding.verify()
-        self._require_held()
+        self._holding.require_held()
 
     def announce(
         self,
@@ -124,7 +124,7 @@ class Claim:
             "data": None if data is None else dict(data),
             "labels": None if labels is None else checked_labels(labels),
         }
-        self._require_held()
+        self._holding.require_held()
         changes = {name: value for name, value in given.items() if value is not None}
         if changes:
             self._holding.update(changes)
@@ -154,7 +154,7 @@ class Claim:
         :param timeout: seconds to wait for the adoption
         :raises HandoverError: nobody adopted it in time; it is still ours
         """
-        self._require_held()
+        self._holding.require_held()
         return HandingOver(self._holding, checked_timeout(timeout), Claim)
 
     def keep_across_exec(self, command: str | None = None) -> None:
@@ -167,36 +167,17 @@ class Claim:
 
         :param command: what the record is to show from now on
         """
-        self._require_held()
+        self._holding.require_held()
         if command is not None:
             self._holding.update({"command": printable(command)})
         places = {part.place for part in self._holding.parts}
         numbers = [place.witness.keep_across_exec() for place in places]
         _kept.announce(os.getpid(), self.record.instance_id, numbers)
 
-    def _require_held(self) -> None:
-        holding = self._holding
-        if holding.process != os.getpid():
-            raise self._not_ours(f"it belongs to process {holding.process}, of which this is a forked child")
-        if holding.state is State.HELD:
-            return
-        if holding.state is State.LOST:
-            raise holding.loss()
-        if holding.state is State.FORKED:
-            raise self._not_ours("it belongs to the process that this one was forked from")
-        raise self._not_ours(f"this handle was {holding.state.value}")
-
-    def _not_ours(self, why: str) -> OwnershipLostError:
-        hint = "use handover() and adopt() to pass a claim to a child" if "fork" in why else "acquire it again"
-        shown = self._holding.primary.shown
-        return OwnershipLostError(
-            f"{shown} is not ours: {why}", reason="owner-replaced", resource=self._holding.primary.path, hint=hint
-        )
-
     # -- life
 
     def __enter__(self) -> Self:
-        self._require_held()
+        self._holding.require_held()
         return self
 
     def __exit__(

@@ -55,7 +55,7 @@ class LockDirectory:
         try:
             self.descriptor.open(self.path, DIRECTORY_ONLY | NO_FOLLOW)
         except PermissionError as error:
-            if not repair_mode(self.path):
+            if not repair_mode(self.path, euid()):
                 raise explained(error, self.path, self.remedy(".", error)) from None
             self.descriptor.open(self.path, DIRECTORY_ONLY | NO_FOLLOW)
         if (self.descriptor.device, self.descriptor.inode) != self.location.facts[:2]:
@@ -163,6 +163,8 @@ class LockDirectory:
                 path = shown(self.file(filename))
                 return f"it belongs to {account_name(owner)}: chown {euid()} {path}, or run as that account"
             return "check file attributes (lsattr) and whether it is on a read-only mount"
+        if error.errno in (errno.EISDIR, errno.ENOTEMPTY):
+            return f"a directory is in the way: find out who made it, then remove {shown(self.file(filename))}"
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             return "free disk space or inodes"
         if error.errno in (errno.EMFILE, errno.ENFILE):
@@ -260,7 +262,7 @@ class LockDirectory:
 
     def fill(self, number: int, content: bytes) -> os.stat_result:
         """Write *content* whole, with the documented mode and owner whatever the umask."""
-        if os.write(number, content) != len(content):
+        if content and os.write(number, content) != len(content):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         return self.own(number)
 

@@ -194,30 +194,16 @@ class Hold:
         try:
             found = descriptor.open(filename, flags, dir_fd=fd)
         except FileNotFoundError:
-            try:
-                mode = guard.directory.location.file_mode
-                descriptor.open(filename, flags | os.O_CREAT | os.O_EXCL, mode, dir_fd=fd)
-                found = guard.directory.own(descriptor.number)
+            try:  # it appears with mode and owner as they are to be, whenever we may die
+                guard.directory.publish(filename, b"", f"{filename}.{os.urandom(16).hex()}.new")
             except FileExistsError:  # another process was first
-                found = descriptor.open(filename, flags, dir_fd=fd)
-        except PermissionError:
-            if not self._repair_mode():
-                raise
+                pass
             found = descriptor.open(filename, flags, dir_fd=fd)
         try:
             self._check(found)
         except BaseException:
             descriptor.close()
             raise
-
-    def _repair_mode(self) -> bool:
-        """Our own guard may lack the mode that an umask kept from it, if its maker died before setting it."""
-        guard = self._guard
-        found = os.lstat(guard.path)
-        if found.st_uid != euid() or not stat.S_ISREG(found.st_mode) or found.st_mode & 0o600 == 0o600:
-            return False
-        os.chmod(guard.filename, guard.directory.location.file_mode, dir_fd=guard.directory.fd)
-        return True
 
     def _check(self, found: os.stat_result) -> None:
         directory, filename = self._guard.directory, self._guard.filename

@@ -182,10 +182,15 @@ class _Adoption:
         self.holding.parts.append(part)
         place.enter(part)
         part.made_witness = place.settle_in(me.instance_id)
-        previous = Previous(how="released", reason="handed over", at=timestamp(wall_ns), heir=adopted_by(self.heir))
-        hold.write(GuardState(token, place.identity(me), previous, remembered.deaths))
         place.owned[target.resource.name] = token
-        part.replace(hold)
+        part.stamped = part.published = True
+        # the record first: a guard that names us while the record still is our predecessor's would, should we die here
+        # and the record be damaged, speak for the dead
+        part.place.directory.replace(part.filename, part.raw, part.temporary)
+        previous = Previous(how="released", reason="handed over", at=timestamp(wall_ns))
+        adopted = adopted_by(self.heir).removeprefix("adopted:")
+        hold.write(remembered._replace(token=token, owner=place.identity(me), previous=previous, adopted=adopted))
+        part.recheck(hold)
 
 
 @dataclass(slots=True)

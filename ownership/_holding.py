@@ -16,10 +16,11 @@ from ownership._guard import PATIENCE, Hold, Interrupting
 from ownership._part import Part
 from ownership._paths import Resource
 from ownership._process import Identity
-from ownership._record import Malformed, OwnerRecord, changed, encode, timestamp
+from ownership._record import Malformed, OwnerIdentity, OwnerRecord, changed, encode, timestamp
 
 _Result = TypeVar("_Result")
 
+_ADOPTED = 32  # characters of the hash that are kept
 _FOLLOWED = 8  # times that a changed directory is followed before giving up
 
 
@@ -102,9 +103,9 @@ class Holding:
         for part in self.parts:
             if part.retired:
                 continue
-            part.place.owned.pop(part.resource.name, None)
+            part.disclaim()
             try:
-                if part.published:
+                if part.stamped:
                     remove = partial(part.remove, how=how, reason=reason, wall_ns=self.clock.wall_ns())
                     self.under_guard(part, remove, wait=wait, follow=False)
             except Interrupting:  # this thread is inside; carried out when it leaves
@@ -129,6 +130,24 @@ class Holding:
 
     # -- is it still ours
 
+    def require_held(self) -> None:
+        """:raises OwnershipLostError: this handle stands for nothing here and now"""
+        if self.process != os.getpid():
+            raise self._not_ours(f"it belongs to process {self.process}, of which this is a forked child")
+        if self.state is State.HELD:
+            return
+        if self.state is State.LOST:
+            raise self.loss()
+        if self.state is State.FORKED:
+            raise self._not_ours("it belongs to the process that this one was forked from")
+        raise self._not_ours(f"this handle was {self.state.value}")
+
+    def _not_ours(self, why: str) -> OwnershipLostError:
+        hint = "use handover() and adopt() to pass a claim to a child" if "fork" in why else "acquire it again"
+        return OwnershipLostError(
+            f"{self.primary.shown} is not ours: {why}", reason="owner-replaced", resource=self.primary.path, hint=hint
+        )
+
     def verify(self) -> None:
         """:raises OwnershipLostError: it is not; :raises OSError: it cannot be told now, which ends nothing"""
         for part in self.parts:
@@ -140,7 +159,7 @@ class Holding:
         record = part.look(self.clock.wall_ns())
         if part.is_ours(record):
             return
-        if self.heir is None and isinstance(record, OwnerRecord) and record.token > part.token:
+        if self.heir is None and isinstance(record, OwnerRecord) and record.token >= part.token:
             raise self.lose("owner-replaced", record)
         try:
             self.under_guard(part, partial(self.repair, part), wait=wait)
@@ -148,15 +167,18 @@ class Holding:
             return  # our own thread is inside and will see for itself
 
     def repair(self, part: Part, hold: Hold) -> None:
-        """The keeper's step: put our record back unless somebody owned after us."""
+        """The keeper's step: put our record back unless somebody owned after us, or we gave it up."""
+        self.require_held()
         remembered = hold.read(part.resource.path)
         record, signature = part.read()
         if part.is_ours(record):
             part.signature, part.confirmed = signature, False
             return
-        if remembered.token > part.token or (isinstance(record, OwnerRecord) and record.token > part.token):
-            came_by = {remembered.previous.heir if remembered.previous else None}
-            came_by.add(record.heir if isinstance(record, OwnerRecord) else None)
+        if _is_later(remembered.owner, remembered.token, part) or (
+            isinstance(record, OwnerRecord) and _is_later(record, record.token, part)
+        ):
+            part.blank(hold, remembered)
+            came_by = {remembered.adopted, record.heir if isinstance(record, OwnerRecord) else None}
             raise self.lose("owner-replaced" if isinstance(record, OwnerRecord) else "broken", record, came_by)
         part.place.settle_in(part.instance_id)
         part.place.witness.restore()
@@ -164,6 +186,9 @@ class Holding:
         if signature is not None:
             part.place.directory.remove(part.filename, signature)
         part.publish(hold)
+        if self.state is not State.HELD:  # given up or lost by another thread meanwhile
+            part.withdraw(hold)
+            self.require_held()
 
     def lose(
         self, reason: str, record: OwnerRecord | Malformed | None = None, came_by: Collection[str | None] = ()
@@ -173,7 +198,7 @@ class Holding:
         :param came_by: how the owners after us came in; if one is our own heir, nothing was lost
         """
         with self.mutex:
-            adopted = self.heir is not None and adopted_by(self.heir) in came_by
+            adopted = self.heir is not None and bool({adopted_by(self.heir), self.heir[:_ADOPTED]} & set(came_by))
             if self.state is State.HELD:
                 self.state, self.reason = (State.HANDED_OVER if adopted else State.LOST), reason
             if not adopted:
@@ -197,7 +222,10 @@ class Holding:
     def update(self, changes: dict[str, Any]) -> None:
         """Replace our records, under their guards."""
         for part in self.parts:
-            self.under_guard(part, partial(self._update, part, changes))
+            try:
+                self.under_guard(part, partial(self._update, part, changes))
+            except Interrupting:
+                raise part.guard.timeout(os.getpid()) from None
 
     def _update(self, part: Part, changes: dict[str, Any], hold: Hold) -> None:
         self.repair(part, hold)
@@ -214,9 +242,16 @@ class Holding:
             self.lost.set()
 
 
+def _is_later(owner: OwnerIdentity | None, token: int, part: Part) -> bool:
+    """Whether *owner* came after us. Two guards may have issued one token: then the other one counts."""
+    if token != part.token:
+        return token > part.token
+    return owner is not None and owner.instance_id != part.instance_id
+
+
 def adopted_by(heir: str) -> str:
-    """What the record of an heir carries: by which hand-over it came in."""
-    return f"adopted:{heir[:32]}"
+    """What the record of an heir carries: by which hand-over it came in. The guard keeps it too, without the word."""
+    return f"adopted:{heir[:_ADOPTED]}"
 
 
 _LOSSES = {

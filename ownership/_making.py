@@ -5,12 +5,14 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from ownership._errors import explained
 from ownership._fork import Descriptor
 from ownership._location import Location
-from ownership._paths import shown
-from ownership._system import DIRECTORY_ONLY, NO_FOLLOW, PATH_ONLY, euid
+from ownership._paths import shown, state_home
+from ownership._system import DIRECTORY_ONLY, HAS_FILE_USER, NO_FOLLOW, PATH_ONLY, euid
 
 IGNORE = ".gitignore"
 
@@ -18,7 +20,8 @@ IGNORE = ".gitignore"
 def make_directory(location: Location) -> None:
     """Make it, mode 0700; quiet if somebody else was faster."""
     try:
-        os.mkdir(location.path, 0o700)
+        with as_account(location.heir):
+            os.mkdir(location.path, 0o700)
     except FileExistsError:
         return
     except OSError as error:
@@ -27,7 +30,7 @@ def make_directory(location: Location) -> None:
         raise explained(error, location.path, hint if denied else "") from None
     descriptor = Descriptor()
     try:
-        repair_mode(location.path)
+        repair_mode(location.path, location.heir[0] if location.heir and HAS_FILE_USER else euid())
         descriptor.open(location.path, DIRECTORY_ONLY | NO_FOLLOW)
         _ignore(descriptor.number, location)
         if location.heir:
@@ -38,10 +41,45 @@ def make_directory(location: Location) -> None:
         descriptor.close()
 
 
-def repair_mode(path: str) -> bool:
-    """Give our own directory the mode that an umask kept from it; true if it had to be."""
+@contextmanager
+def as_account(account: tuple[int, int] | None) -> Iterator[None]:
+    """Make files as *account*, in this thread alone: setfsuid(2). They are its own from the first moment on."""
+    if account is None or not HAS_FILE_USER:
+        yield
+        return
+    import ctypes  # only root in another account's directory gets here
+
+    libc = ctypes.CDLL(None)
+    try:
+        libc.setfsgid(account[1])
+        libc.setfsuid(account[0])
+        yield
+    finally:
+        libc.setfsuid(os.geteuid())
+        libc.setfsgid(os.getegid())
+
+
+def make_named_parent(parent: str) -> None:
+    """Make the folder of named resources if *parent* is it; other parents are the caller's to make."""
+    try:
+        home = state_home()
+    except ValueError:
+        return
+    if os.path.realpath(home) == parent:
+        path = home.parents[2]
+        for part in home.parts[len(path.parts) :]:
+            path = path / part
+            try:
+                os.mkdir(path, 0o700)
+            except FileExistsError:
+                continue
+            repair_mode(str(path), euid())
+
+
+def repair_mode(path: str, owner: int) -> bool:
+    """Give *owner*'s own directory the mode that an umask kept from it; true if it had to be."""
     found = os.lstat(path)
-    if found.st_uid != euid() or not stat.S_ISDIR(found.st_mode) or found.st_mode & 0o700 == 0o700:
+    if found.st_uid != owner or not stat.S_ISDIR(found.st_mode) or found.st_mode & 0o700 == 0o700:
         return False
     descriptor = Descriptor()
     try:

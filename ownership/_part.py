@@ -21,6 +21,7 @@ class Part:
 
     :ivar raw: the bytes of our record
     :ivar confirmed: ``signature`` needs no read to be believed
+    :ivar stamped: the guard may name us; said before it does
     :ivar published: the record may be there; said before it is
     :ivar made_witness: our witness in this directory was made for this claim
     :ivar retired: nothing of ours is left there
@@ -35,7 +36,7 @@ class Part:
         self.token = token
         self.raw = raw
         self.signature: Signature | None = None
-        self.confirmed = self.published = self.retired = self.made_witness = False
+        self.confirmed = self.stamped = self.published = self.retired = self.made_witness = False
         self._record: OwnerRecord | None = None
         self._put(place)
 
@@ -115,6 +116,12 @@ class Part:
             raise DirectoryChanged from None
         self._check(published, hold)
 
+    def recheck(self, hold: Hold) -> None:
+        """:raises DirectoryChanged: directory or guard are others by now"""
+        self.signature, self.confirmed = self.place.directory.signature(self.filename), False
+        if self.signature is None or not hold.is_at_path():
+            raise DirectoryChanged
+
     def replace(self, hold: Hold) -> None:
         """Put our record over what is there.
 
@@ -130,27 +137,40 @@ class Part:
 
     def remove(self, hold: Hold, how: str, reason: str, wall_ns: int) -> None:
         """Remove our record, if it is ours, and remember in the guard how that ownership ended."""
-        if not self.is_there():
-            return
-        self.place.directory.discard(self.filename)
+        there = self.is_there()
+        if there:
+            self.place.directory.discard(self.filename)
         remembered = hold.read(self.resource.path)
-        came_by = self.record.heir if b'"heir":"' in self.raw else None
-        previous = Previous(how=how, reason=reason[:120], at=timestamp(wall_ns), heir=came_by)  # type: ignore[arg-type]
-        hold.write(GuardState(max(remembered.token, self.token), None, previous, remembered.deaths))
+        if there:
+            previous = Previous(how=how, reason=reason[:120], at=timestamp(wall_ns))  # type: ignore[arg-type]
+            token = max(remembered.token, self.token)
+            hold.write(remembered._replace(token=token, owner=None, previous=previous))
+        else:
+            self.blank(hold, remembered)
+
+    def blank(self, hold: Hold, remembered: GuardState) -> None:
+        """Take our name out of the guard: it would speak for whatever lies at the record's path when we own no more."""
+        owned = self.place.owned.get(self.resource.name, self.token)  # another handle of ours may own it by now
+        owner = remembered.owner
+        if owner is not None and owner.instance_id == self.instance_id and owned == self.token:
+            hold.write(remembered._replace(owner=None))
 
     def withdraw(self, hold: Hold) -> None:
         """Undo a publication that failed half-way, as far as it can be undone now. Never raises."""
-        self.place.owned.pop(self.resource.name, None)
+        self.disclaim()
         try:
             if self.published and self.is_there():
                 self.place.directory.discard(self.filename)
-            remembered = hold.read(self.resource.path)
-            if remembered.owner is not None and remembered.owner.instance_id == self.instance_id:
-                hold.write(remembered._replace(owner=None))
+            self.blank(hold, hold.read(self.resource.path))
         except (OSError, OwnershipError):
-            if self.published:
+            if self.stamped:
                 return  # the keeper goes on trying
         self.retire()
+
+    def disclaim(self) -> None:
+        """No handle of this process owns it by our token any more."""
+        if self.place.owned.get(self.resource.name) == self.token:
+            del self.place.owned[self.resource.name]
 
     def retire(self) -> None:
         """Nothing of ours is left there."""
@@ -170,7 +190,7 @@ class Part:
         place.enter(self)
         place.owned[self.resource.name] = self.token
         if place.owned is not self.place.owned:
-            self.place.owned.pop(self.resource.name, None)
+            self.disclaim()
             self.place.leave(self)
         self._put(place)
         self.signature, self.confirmed = None, False

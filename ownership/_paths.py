@@ -70,14 +70,15 @@ class _Known(NamedTuple):
 _known: dict[str, _Known] = {}  # by spelling
 
 
-def resolve(resource: StrPath, *, whole: bool = False) -> Resource:
+def resolve(resource: StrPath, *, whole: bool = False, parameter: str = "resource") -> Resource:
     """Resolve symlinks in *resource*, the last component included, and name its files.
 
+    :param parameter: what to call it in errors
     :param whole: name the files by the whole canonical path (a shared registry) instead of its last component
     :raises ValueError: empty, holding NUL, or longer than the system takes
     :raises OSError: a loop of symlinks, or a directory on the way that cannot be searched
     """
-    spelled = spelled_path(resource, "resource")
+    spelled = spelled_path(resource, parameter)
     if not whole and (found := _resolve_known(spelled)):
         return found
     _check_length(spelled, spelled)
@@ -212,19 +213,3 @@ def named(name: str | bytes) -> Path:
     if not raw:
         raise ValueError("name must not be empty")
     return state_home() / escape(raw)
-
-
-def make_named_parent(parent: str) -> None:
-    """Make the folder of named resources if *parent* is it; other parents are the caller's to make."""
-    try:
-        home = state_home()
-    except ValueError:
-        return
-    if os.path.realpath(home) == parent:
-        path = home.parents[2]
-        for part in home.parts[len(path.parts) :]:
-            path = path / part
-            try:
-                os.mkdir(path, 0o700)
-            except FileExistsError:
-                pass

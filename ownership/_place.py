@@ -14,8 +14,8 @@ from ownership._directory import DirectoryChanged, LockDirectory
 from ownership._errors import explained
 from ownership._guard import Guard
 from ownership._location import Facts, Location, facts_of, locate, locate_registry
-from ownership._making import make_directory
-from ownership._paths import Resource, make_named_parent
+from ownership._making import make_directory, make_named_parent
+from ownership._paths import Resource
 from ownership._process import Identity
 from ownership._record import OwnerIdentity
 from ownership._system import euid, require_supported

@@ -103,15 +103,13 @@ def break_claim(
                 reason=error.reason,
                 hint=f"look again: leasectl show {found.shown}",
             )
-        hold.write(remembered._replace(token=max(remembered.token, known) + 1))
-        assert examined.signature is not None
-        place.directory.remove(f"{found.name}.json", examined.signature)
+        _evict_living(place, found, hold, remembered, examined, max(remembered.token, known) + 1)
 
     return _decided(found, shared, examiner, decide)
 
 
 def _decided(resource: Resource, registry: str | None, examiner: Examiner, decide: _Decision) -> Inspection:
-    """Look and decide under the guard; what was seen there. Without a record there is nothing to decide."""
+    """Look and decide under the guard; what was seen there. Where there is nothing, nothing is made."""
     settled = False
 
     def act(place: Place, holds: list[Hold]) -> Inspection:
@@ -124,7 +122,7 @@ def _decided(resource: Resource, registry: str | None, examiner: Examiner, decid
 
     for _ in range(_FOLLOWED):
         place = pinned(resource, registry)
-        if place.directory.read(f"{resource.name}.json") is None:
+        if not any(place.directory.signature(f"{resource.name}.{kind}") for kind in ("json", "guard")):
             return inspection_of(resource, registry, GuardState(), FREE)
         until = examiner.clock.monotonic() + PATIENCE
         try:
@@ -143,14 +141,32 @@ def _evict(
         return
     token = max(remembered.token, examined.record.token if examined.record else 0)
     if examined.verdict is Verdict.EXPIRED:  # it may be alive: its keeper must find a greater token
-        hold.write(remembered._replace(token=token + 1))
-        place.directory.remove(f"{resource.name}.json", examined.signature)
+        _evict_living(place, resource, hold, remembered, examined, token + 1)
         return
     place.directory.remove(f"{resource.name}.json", examined.signature)
     previous = Previous(how="died", reason=examined.judgement.reason[:80], at=timestamp(clock.wall_ns()))
     if examined.owner is not None:
         place.directory.unlink_temporary(resource.name, examined.owner.instance_id)
-    hold.write(GuardState(token, None, previous, remembered.deaths))
+    hold.write(remembered._replace(token=token, owner=None, previous=previous))
+
+
+def _evict_living(
+    place: Place, resource: Resource, hold: Hold, remembered: GuardState, examined: Examined, token: int
+) -> None:
+    """A greater token into the guard, then the record away, then the owner's name out of the guard; and look again.
+
+    :raises DirectoryChanged: directory or guard were replaced meanwhile, the owner may be back: do it again there
+    """
+    assert examined.signature is not None
+    hold.write(remembered._replace(token=token))
+    place.directory.remove(f"{resource.name}.json", examined.signature)
+    owner = examined.owner
+    if owner is not None and remembered.owner is not None and owner.instance_id == remembered.owner.instance_id:
+        if examined.verdict.is_dead:
+            place.directory.unlink_temporary(resource.name, owner.instance_id)
+        hold.write(remembered._replace(token=token, owner=None))
+    if not hold.is_at_path():
+        raise DirectoryChanged
 
 
 def reclaim_all(

@@ -76,13 +76,11 @@ class Previous(_Value):
     """How the last ownership ended.
 
     :ivar how: ``released``, ``closed`` or ``died``
-    :ivar heir: the hash of the hand-over by which that owner had come in, if any
     """
 
     how: Literal["released", "closed", "died"]
     reason: str = ""
     at: AwareDatetime | None = None
-    heir: str | None = None
 
 
 class Death(_Value):
@@ -97,15 +95,22 @@ class _GuardFile(_Value):
     owner: OwnerIdentity | None = None
     previous: Previous | None = None
     deaths: tuple[Death, ...] = ()
+    adopted: Annotated[str, Field(pattern="^[0-9a-f]{1,64}$")] | None = None
 
 
 class GuardState(NamedTuple):
-    """What ``NAME.guard`` remembers: the last token issued and who got it, ``None`` after a release."""
+    """What ``NAME.guard`` remembers. Whoever writes it changes what has happened and keeps the rest.
+
+    :ivar token: the last one issued
+    :ivar owner: who got it, ``None`` once that ownership is over
+    :ivar adopted: by which hand-over the last heir came in: its predecessor may look late
+    """
 
     token: int = 0
     owner: OwnerIdentity | None = None
     previous: Previous | None = None
     deaths: tuple[Death, ...] = ()
+    adopted: str | None = None
 
 
 NO_GUARD_STATE = GuardState()
@@ -254,14 +259,13 @@ def encode_guard(state: GuardState) -> bytes:
     """*state* as exactly 512 bytes, so that one write replaces whatever was there."""
     text = _guard_text(state)
     if len(text) > MAX_GUARD_BYTES and state.previous is not None:  # what is only for people goes first
-        previous = Previous(how=state.previous.how, at=state.previous.at, heir=state.previous.heir)
-        state = state._replace(previous=previous)
+        state = state._replace(previous=Previous(how=state.previous.how, at=state.previous.at))
         text = _guard_text(state)
     for kept in (2, 1, 0):
         if len(text) > MAX_GUARD_BYTES:
             text = _guard_text(state._replace(deaths=state.deaths[3 - kept :] if kept else ()))
     if len(text) > MAX_GUARD_BYTES:
-        text = _guard_text(GuardState(state.token, state.owner))
+        text = _guard_text(GuardState(state.token, state.owner, adopted=state.adopted))
     return text.ljust(MAX_GUARD_BYTES)
 
 
@@ -274,6 +278,8 @@ def _guard_text(state: GuardState) -> bytes:
         text += b',"previous":' + state.previous.text
     if state.deaths:
         text += b',"deaths":[' + b",".join(death.text for death in state.deaths) + b"]"
+    if state.adopted is not None:
+        text += b',"adopted":"%b"' % state.adopted.encode()
     return text + b"}"
 
 
@@ -289,7 +295,7 @@ def decode_guard(raw: bytes, resource: str) -> GuardState:
         read = _GuardFile.model_validate_json(text, strict=True)
     except ValidationError:
         return NO_GUARD_STATE
-    state = GuardState(read.token, read.owner, read.previous, read.deaths)
+    state = GuardState(read.token, read.owner, read.previous, read.deaths, read.adopted)
     if state.token >= MAX_TOKEN:
         raise InvalidRecordError(
             f"{resource}: the guard's token {str(state.token)[:20]} leaves no greater one below 2^53",

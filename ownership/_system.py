@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import os
+import sys
 from types import ModuleType
 
 from ownership._errors import UnsupportedFilesystemError
@@ -23,6 +24,7 @@ SUPPORTED = fcntl is not None and os.link in os.supports_dir_fd
 CLOSE_ON_EXEC: int = getattr(os, "O_CLOEXEC", 0)
 NO_FOLLOW: int = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | CLOSE_ON_EXEC
 DIRECTORY_ONLY: int = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | CLOSE_ON_EXEC
+HAS_FILE_USER = sys.platform.startswith("linux")
 PATH_ONLY: int = getattr(os, "O_PATH", os.O_RDONLY)
 UNNAMED: int | None = getattr(os, "O_TMPFILE", None)
 

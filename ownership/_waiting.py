@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from functools import partial
 
 from ownership._clock import Clock
 from ownership._errors import AcquireTimeoutError, AlreadyOwnedError, OwnershipError
@@ -79,7 +80,7 @@ def _watch_process(examined: Examined, examiner: Examiner, watch: Watch) -> bool
     if examined.record is not None and examined.record.lease is not None:
         return False  # time may end it
     try:
-        return watch.process(examiner.processes.open_handle(owner.pid, owner.start_id))
+        return watch.process(partial(examiner.processes.open_handle, owner.pid, owner.start_id))
     except ProcessLookupError:
         return False  # it has just ended: the next look says so
 

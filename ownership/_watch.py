@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import select
 import sys
+from collections.abc import Callable
 from typing import Any
 
 _IN_ATTRIB, _IN_DELETE_SELF, _IN_MOVE_SELF, _IN_MODIFY = 0x4, 0x400, 0x800, 0x2
@@ -21,56 +22,66 @@ class Watch:
 
     def __init__(self, *, notify: bool = _HAS_INOTIFY) -> None:
         self._notify = notify
-        self._files: int | None = None
-        self._handle: int | None = None
+        self._files: list[int] = []  # filled and emptied in steps that no signal handler splits
+        self._handles: list[int] = []
 
-    def process(self, handle: int | None) -> bool:
-        """Wake when *handle* (a pidfd, ours from now on) polls readable; true if that can be had."""
-        self._handle = handle
-        return handle is not None
+    def process(self, opening: Callable[[], int | None]) -> bool:
+        """Wake when what *opening* gives (a pidfd) polls readable; true if that can be had."""
+        self._handles.extend(number for number in map(_call, (opening,)) if number is not None)
+        return bool(self._handles)
 
     def forget_process(self) -> None:
         """The handle woke us and the process is not over: do not wake for it again."""
-        if self._handle is not None:
-            os.close(self._handle)
-            self._handle = None
+        _close(self._handles)
 
     def file(self, path: str) -> bool:
         """Wake when the file at *path* is changed, renamed or unlinked; true if that can be had."""
         if not self._notify:
             return False
         libc = _libc()
-        if self._files is None:
-            number = libc.inotify_init1(os.O_CLOEXEC | os.O_NONBLOCK)
-            if number < 0:  # too many instances or descriptors: the caller polls
+        if not self._files:
+            self._files.extend(map(libc.inotify_init1, (os.O_CLOEXEC | os.O_NONBLOCK,)))
+            if self._files[0] < 0:  # too many instances or descriptors: the caller polls
+                self._files.clear()
                 return False
-            self._files = number
-        return bool(libc.inotify_add_watch(self._files, os.fsencode(path), _CHANGES) >= 0)
+        return bool(libc.inotify_add_watch(self._files[0], os.fsencode(path), _CHANGES) >= 0)
 
     def wait(self, seconds: float) -> bool:
         """Whether something happened within *seconds*."""
         poll = select.poll()
-        for number in (self._handle, self._files):
-            if number is not None:
-                poll.register(number, select.POLLIN)
+        for number in self._handles + self._files:
+            poll.register(number, select.POLLIN)
         ready = poll.poll(max(0.0, seconds) * 1000)
-        if self._files is not None and any(number == self._files for number, _ in ready):
+        if any(number in self._files for number, _ in ready):
             self._drain()
         return bool(ready)
 
     def _drain(self) -> None:
-        assert self._files is not None
         try:
-            while os.read(self._files, 65536):
+            while os.read(self._files[0], 65536):
                 pass
         except BlockingIOError:
             pass
 
     def close(self) -> None:
-        for number in (self._handle, self._files):
-            if number is not None:
-                os.close(number)
-        self._handle = self._files = None
+        _close(self._handles)
+        _close(self._files)
+
+    def __del__(self) -> None:  # an exception of a signal handler may have kept close() from beginning
+        self.close()
+
+
+def _close(numbers: list[int]) -> None:
+    if numbers:
+        try:
+            os.close(numbers[0])
+        except OSError:  # the program around us did it
+            pass
+        numbers.clear()
+
+
+def _call(opening: Callable[[], int | None]) -> int | None:
+    return opening()
 
 
 _library: Any = None

@@ -152,8 +152,11 @@ def ask(directory: LockDirectory, instance_id: str) -> Testimony:
         numbers.extend(map(opening, (instance_id + SUFFIX,), (os.O_RDONLY | NO_FOLLOW,)))
         if not stat.S_ISREG(os.fstat(numbers[0]).st_mode):
             return Testimony(WitnessState.UNTESTABLE, "its witness is not a regular file")
-        state = WitnessState.FREE if lock_shared(numbers[0]) else WitnessState.HELD
-        return Testimony(state, beat=_beat(numbers[0]))
+        if not lock_shared(numbers[0]):
+            return Testimony(WitnessState.HELD, beat=_beat(numbers[0]))
+        if os.fstat(numbers[0]).st_nlink == 0:  # its owner put another one there, or left, while we were looking
+            return Testimony(WitnessState.MISSING)
+        return Testimony(WitnessState.FREE, beat=_beat(numbers[0]))
     except FileNotFoundError:
         return Testimony(WitnessState.MISSING)
     except OSError as error:

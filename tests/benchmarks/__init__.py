@@ -1,0 +1,1 @@
+"""Measurements beside peers, in one run. They print medians and ratios and assert nothing."""

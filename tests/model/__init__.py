@@ -1,0 +1,1 @@
+"""The file protocol of the library as an explicit-state model, explored exhaustively in small scenarios."""
