@@ -20,10 +20,11 @@ from ownership._errors import (
 )
 from ownership._handover import Heir
 from ownership._inspect import Inspection, Running, find, inspect, inspect_all, running, wait
+from ownership._models import LeaseTerms, OwnerIdentity, OwnerRecord, Previous
 from ownership._paths import named
 from ownership._process import exists, is_alive, is_stopped, is_zombie, start_id
 from ownership._reclaim import break_claim, reclaim, reclaim_all
-from ownership._record import LeaseTerms, OwnerIdentity, OwnerRecord, Previous, schema
+from ownership._record import schema
 from ownership._ref import OwnerRef
 from ownership._verdict import Verdict
 

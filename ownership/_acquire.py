@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import errno
-import math
+import logging
 import random
-import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -15,30 +14,25 @@ from ownership import _keeper
 from ownership._clock import Clock
 from ownership._directory import DirectoryChanged
 from ownership._errors import AlreadyOwnedError, OwnershipError, explained
+from ownership._eviction import after_end
 from ownership._examine import Examined, Examiner, refusal
-from ownership._guard import PATIENCE, Hold, locked, peek
+from ownership._guard import PATIENCE, Hold
 from ownership._holding import Holding, State
+from ownership._locking import locked, peek
+from ownership._models import MAX_TOKEN, GuardState, OwnerIdentity, OwnerRecord
 from ownership._part import Part
-from ownership._paths import Resource, StrPath, resolve
+from ownership._paths import Resource
 from ownership._place import Place, pinned
 from ownership._process import Identity, ProcessTable
-from ownership._record import (
-    MAX_TOKEN,
-    Death,
-    GuardState,
-    OwnerIdentity,
-    OwnerRecord,
-    Previous,
-    Template,
-    timestamp,
-)
+from ownership._record import Template
 from ownership._sweep import sweep
 from ownership._waiting import settles, timed_out, wait_for_change
+
+log = logging.getLogger("ownership")
 
 _MOVES = 200  # restarts after outside changes before we give up
 
 OnWait = Callable[[AlreadyOwnedError], object]
-_DEATHS = 3  # remembered
 _TEMPLATES = 64  # kept
 _READ_ONLY = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 
@@ -114,7 +108,7 @@ class Acquisition:
         """Lock every guard, in the order of the canonical paths, then decide."""
         places = [pinned(one, self.registry, above=one.above if self.first else None) for one in self.resources]
         self.first = False
-        guards = [place.guard(one.name) for place, one in zip(places, self.resources, strict=True)]
+        guards = [place.guard(one) for place, one in zip(places, self.resources, strict=True)]
         until = max(self.deadline, self.clock.monotonic() + PATIENCE)
         try:
             locked(guards, until, self.clock, partial(self._decide, places, holding))
@@ -127,7 +121,7 @@ class Acquisition:
     def _judge_unguarded(self, place: Place, resource: Resource) -> None:
         """We may read the registry but not lock its guards: enough to tell who owns it."""
         try:
-            remembered = peek(place.directory, resource.name, resource.shown)
+            remembered = peek(place.directory, resource)
         except OSError:
             remembered = GuardState()
         examined = self.examiner.examine(place, resource, remembered)
@@ -137,12 +131,14 @@ class Acquisition:
     def _decide(self, places: list[Place], holding: Holding, holds: list[Hold]) -> None:
         found: list[tuple[GuardState, Examined]] = []
         for place, resource, hold in zip(places, self.resources, holds, strict=True):
-            remembered = hold.read(resource.path)
+            remembered = hold.read()
             examined = self.examiner.examine(place, resource, remembered)
             if examined.unsettled and not self.settled:
                 raise _Unsettled(place, resource, examined)
             if not examined.may_be_taken and not examined.unsettled:
                 raise _Refused(place, resource, examined)
+            if examined.malformed is not None:
+                log.warning("%s: reclaimed: %s", resource.shown, examined.judgement.reason)
             found.append((remembered, examined))
         _keeper.KEEPER.add(holding)
         try:
@@ -175,7 +171,8 @@ class Acquisition:
         if remembered.owner is not None:
             self._clear_temporary(place, resource, remembered.owner)
         part.stamped = True
-        hold.write(_remember(remembered, examined, token, place.identity(self.me), wall_ns))
+        remembered = after_end(remembered, examined, wall_ns, self.me.boot_id)
+        hold.write(remembered._replace(token=token, owner=place.identity(self.me)))
         if examined.signature is not None:
             place.directory.remove(part.filename, examined.signature)
         place.owned[resource.name] = token
@@ -243,19 +240,6 @@ def _undo(holding: Holding, holds: list[Hold]) -> None:
         _keeper.KEEPER.holdings.discard(holding)
 
 
-def _remember(remembered: GuardState, examined: Examined, token: int, owner: OwnerIdentity, wall_ns: int) -> GuardState:
-    """What the guard is to remember: the new owner, and how the last one ended."""
-    if not examined.verdict.is_dead:
-        return remembered._replace(token=token, owner=owner)
-    judged, last = examined.owner, remembered.owner
-    if judged is None or last is None or last.instance_id != judged.instance_id:  # its death was counted before
-        return remembered._replace(token=token, owner=owner)
-    previous = Previous(how="died", reason=examined.judgement.reason[:80], at=timestamp(wall_ns))
-    death = Death(at=round(_boottime(), 3), boot_id=(owner.boot_id or "")[:8])
-    deaths = (*remembered.deaths, death)[-_DEATHS:]
-    return remembered._replace(token=token, owner=owner, previous=previous, deaths=deaths)
-
-
 def new_token(place: Place, resource: Resource, remembered: int, judged: int, wall_ns: int) -> int:
     """Greater than every token the guard or the judged record knows; the wall clock bridges a lost guard."""
     token = max(remembered + 1, judged + 1, wall_ns // 1000)
@@ -289,51 +273,3 @@ def give_up(holding: Holding) -> None:
         for part in holding.parts:
             part.forsake()
         _keeper.KEEPER.holdings.discard(holding)
-
-
-def _boottime() -> float:
-    clock = getattr(time, "CLOCK_BOOTTIME", None)
-    return time.clock_gettime(clock) if clock is not None else time.monotonic()
-
-
-def checked_timeout(timeout: float | None) -> float:
-    """*timeout* in seconds, ``inf`` for ``None``."""
-    if timeout is None:
-        return math.inf
-    if isinstance(timeout, bool) or not isinstance(timeout, int | float) or math.isnan(timeout) or timeout < 0:
-        raise ValueError(f"timeout must be None or a number of seconds >= 0, got {timeout!r}")
-    return float(timeout)
-
-
-def checked_labels(labels: Mapping[str, str] | None) -> dict[str, str]:
-    if labels is None:
-        return {}
-    if not isinstance(labels, Mapping):
-        raise ValueError(f"labels must map text to text, got {labels!r}")
-    for key, value in labels.items():
-        if not isinstance(key, str) or not isinstance(value, str) or not _is_text(key + value):
-            raise ValueError(f"labels must map text to text, got {key!r}: {value!r}")
-    return dict(labels)
-
-
-def _is_text(text: str) -> bool:
-    """Whether UTF-8 can say it: no lone surrogates."""
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
-def checked_resources(resource: StrPath, also: Iterable[StrPath], registry: str | None) -> list[Resource]:
-    """The canonical resources, each once; the first is the claim's own."""
-    if not also:
-        return [resolve(resource, whole=registry is not None)]
-    if isinstance(also, str | bytes):
-        raise ValueError(f"also must be a list of paths, got {also!r}")
-    found: dict[str, Resource] = {}
-    spellings = [(resource, "resource"), *((one, "also") for one in also)]
-    for spelled, parameter in spellings:
-        one = resolve(spelled, whole=registry is not None, parameter=parameter)
-        found.setdefault(one.path, one)
-    return list(found.values())

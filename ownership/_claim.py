@@ -16,20 +16,18 @@ from ownership import _keeper, _kept
 from ownership._acquire import (
     Acquisition,
     OnWait,
-    checked_labels,
-    checked_resources,
-    checked_timeout,
     give_up,
 )
+from ownership._arguments import checked_labels, checked_resources, checked_timeout
 from ownership._clock import SYSTEM_CLOCK, Clock
-from ownership._errors import OwnershipError
+from ownership._errors import OwnershipError, explained
 from ownership._examine import Examiner
 from ownership._handover import VARIABLE, HandingOver, Heir, heir_from
 from ownership._holding import Holding, State
 from ownership._location import pin_registry
+from ownership._models import OwnerRecord
 from ownership._paths import StrPath
 from ownership._process import ProcessTable, printable, system_processes
-from ownership._record import OwnerRecord
 from ownership._ref import OwnerRef
 
 
@@ -257,8 +255,10 @@ def acquire(
     try:
         acquisition.run(holding)
         return Claim(holding)
-    except BaseException:
+    except BaseException as error:
         give_up(holding)
+        if isinstance(error, OSError) and error.filename is None:
+            raise explained(error, found[0].path) from error
         raise
 
 

@@ -11,10 +11,11 @@ from typing import TypeAlias
 
 from ownership._errors import InvalidRecordError, UnsupportedFilesystemError, explained
 from ownership._fork import Descriptor
-from ownership._location import Facts, Location, account_name, facts_of
+from ownership._location import Facts, Location, facts_of
 from ownership._making import give_if_empty, repair_mode
-from ownership._paths import shown
+from ownership._paths import shown, unescape
 from ownership._record import MAX_RECORD_BYTES
+from ownership._remedy import remedy_of
 from ownership._system import DIRECTORY_ONLY, NO_FOLLOW, UNNAMED, UNSUPPORTED, euid, lock_shared, unlock
 
 Signature: TypeAlias = tuple[int, int, int, int, int]
@@ -148,30 +149,20 @@ class LockDirectory:
         path = self.file(filename)
         return InvalidRecordError(
             f"{shown(path)}: {what}; not read and not removed",
-            resource=path,
+            resource=self.resource_path(filename.rpartition(".")[0]) or path,
             hint=f"find out who made it, then remove {shown(path)}",
         )
 
+    def resource_path(self, name: str) -> str | None:
+        """The path of the resource whose files are called *name*; ``None`` for a hashed one."""
+        base = unescape(name)
+        if base is None or self.location.whole:
+            return base
+        return os.path.join(os.path.dirname(self.path), base)
+
     def remedy(self, filename: str, error: OSError) -> str:
         """What to do about *error* on a file of ours."""
-        if error.errno in (errno.EACCES, errno.EPERM):
-            try:
-                owner = os.stat(filename, dir_fd=self.fd, follow_symlinks=False).st_uid
-            except OSError:
-                return f"check the mode of {shown(self.path)} and whether it is on a read-only mount"
-            if owner != euid():
-                path = shown(self.file(filename))
-                return f"it belongs to {account_name(owner)}: chown {euid()} {path}, or run as that account"
-            return "check file attributes (lsattr) and whether it is on a read-only mount"
-        if error.errno in (errno.EISDIR, errno.ENOTEMPTY):
-            return f"a directory is in the way: find out who made it, then remove {shown(self.file(filename))}"
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            return "free disk space or inodes"
-        if error.errno in (errno.EMFILE, errno.ENFILE):
-            return "raise the limit of open files, or close some"
-        if error.errno == errno.EROFS:
-            return "remount it read-write, or use a registry on a writable filesystem"
-        return ""
+        return remedy_of(error, self.fd, self.path, filename)
 
     def signature(self, filename: str) -> Signature | None:
         """Device, inode, mtime, ctime and size of what the *path* leads to now, ``None`` if nothing is there."""

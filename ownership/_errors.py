@@ -25,7 +25,7 @@ import os
 from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
-    from ownership._record import OwnerIdentity, OwnerRecord
+    from ownership._models import OwnerIdentity, OwnerRecord
     from ownership._verdict import Verdict
 
 _OS_FIELDS = ("errno", "strerror", "filename")

@@ -9,10 +9,11 @@ from ownership._clock import Clock
 from ownership._directory import Signature
 from ownership._errors import AlreadyOwnedError
 from ownership._expiry import has_expired
+from ownership._models import GuardState, Malformed, OwnerIdentity, OwnerRecord
 from ownership._paths import Resource, shown
 from ownership._place import Place
-from ownership._process import Identity, ProcessTable, parse_linux_start_id
-from ownership._record import GuardState, Malformed, OwnerIdentity, OwnerRecord, decode
+from ownership._process import Identity, ProcessTable, parse_linux_start_id, printable
+from ownership._record import decode
 from ownership._system import is_local
 from ownership._verdict import (
     Judgement,
@@ -157,20 +158,20 @@ def describe(owner: OwnerIdentity | None) -> str:
         return f"pid {owner.pid}"
     text = f"pid {owner.pid}"
     if owner.command:
-        text += f" ({owner.command})"
+        text += f" ({printable(owner.command)})"
     if owner.host:
-        text += f" on {owner.host}"
+        text += f" on {printable(owner.host)}"
     if owner.acquired_at:
         text += f" since {owner.acquired_at:%Y-%m-%dT%H:%M:%S.%fZ}"
     if owner.labels:
-        text += " [" + ", ".join(f"{key}={value}" for key, value in owner.labels.items()) + "]"
+        text += " [" + printable(", ".join(f"{key}={value}" for key, value in owner.labels.items())) + "]"
     return text
 
 
 def refusal(resource: Resource, examined: Examined, filename: str) -> AlreadyOwnedError:
     """Why *resource* cannot be had, with every fact and the way out."""
     owner, judgement = examined.owner, examined.judgement
-    facts = f"; start id {owner.start_id}; instance {owner.instance_id}" if owner else ""
+    facts = f"; start id {printable(owner.start_id)}; instance {owner.instance_id}" if owner else ""
     if isinstance(owner, OwnerRecord):
         facts += f"; token {owner.token}"
     return AlreadyOwnedError(

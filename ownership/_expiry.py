@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ownership._record import LeaseTerms
+from ownership._models import LeaseTerms
 
 
 def deadline(lease: LeaseTerms, beat: float | None) -> float | None:

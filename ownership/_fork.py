@@ -12,6 +12,8 @@ import threading
 from collections.abc import Callable
 from functools import partial
 
+from ownership._errors import explained
+
 gate = threading.RLock()
 _held: set[Descriptor] = set()
 _in_child: list[Callable[[], None]] = []
@@ -33,7 +35,10 @@ class Descriptor:
         _held.add(self)
         self._numbers.extend(map(partial(os.open, dir_fd=dir_fd), (path,), (flags,), (mode,)))
         self.number = self._numbers[0]
-        found = os.fstat(self.number)
+        try:
+            found = os.fstat(self.number)
+        except OSError as error:
+            raise explained(error, path) from None
         self.device, self.inode = found.st_dev, found.st_ino
         return found
 

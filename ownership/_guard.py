@@ -14,7 +14,7 @@ import random
 import stat
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TypeVar
 
 from filelock import lock_descriptor
@@ -24,8 +24,10 @@ from ownership._clock import Clock
 from ownership._directory import DirectoryChanged, LockDirectory
 from ownership._errors import GuardTimeoutError, UnsupportedFilesystemError, explained
 from ownership._fork import Descriptor
-from ownership._paths import shown
-from ownership._record import MAX_GUARD_BYTES, NO_GUARD_STATE, GuardState, decode_guard, encode_guard
+from ownership._locks import holder_of
+from ownership._models import NO_GUARD_STATE, GuardState
+from ownership._paths import Resource, shown
+from ownership._record import MAX_GUARD_BYTES, decode_guard, encode_guard
 from ownership._system import NO_FOLLOW, UNSUPPORTED, euid, unlock
 
 _Result = TypeVar("_Result")
@@ -47,10 +49,10 @@ class Guard:
     :ivar afterwards: what an interrupting call of the same thread left to do once the guard is free; must not raise
     """
 
-    def __init__(self, directory: LockDirectory, name: str) -> None:
+    def __init__(self, directory: LockDirectory, resource: Resource) -> None:
         self.directory = directory
-        self.name = name
-        self.filename = f"{name}.guard"
+        self.resource = resource
+        self.filename = f"{resource.name}.guard"
         self.path = directory.file(self.filename)
         self.afterwards: list[Callable[[], object]] = []
         self.inside: set[int] = set()  # threads
@@ -99,8 +101,9 @@ class Guard:
     def timeout(self, holder: int | None) -> GuardTimeoutError:
         who = f"pid {holder}" if holder else "a process this system does not name"
         return GuardTimeoutError(
-            f"{shown(self.path)}: busy, held by {who}; nobody could decide who owns it",
-            resource=self.path,
+            f"{self.resource.shown}: its guard {shown(self.path)} is busy, held by {who}; "
+            "nobody could decide who owns it",
+            resource=self.resource.path,
             holder=holder,
             hint=f"try again; if pid {holder} is stopped: kill -CONT {holder}, or end it" if holder else "try again",
         )
@@ -112,7 +115,7 @@ class Guard:
         if error.errno in UNSUPPORTED:
             return UnsupportedFilesystemError(
                 f"{shown(self.path)}: this filesystem has no working flock(2) ({error.strerror})",
-                resource=self.path,
+                resource=self.resource.path,
                 hint="use registry=DIR on a local filesystem, for instance below /run",
             )
         return explained(error, self.path, self.directory.remedy(self.filename, error))
@@ -227,12 +230,15 @@ class Hold:
         # one link, and found at the path: then the directory at the path is the pinned one
         return current.st_nlink == 1 or self._guard.directory.is_at_path()
 
-    def read(self, resource: str) -> GuardState:
+    def read(self) -> GuardState:
         """What the guard remembers."""
-        raw = os.pread(self._descriptor.number, MAX_GUARD_BYTES, 0)
+        try:
+            raw = os.pread(self._descriptor.number, MAX_GUARD_BYTES, 0)
+        except OSError as error:
+            raise self._guard.told(error) from None
         known, state = self._guard.memory
         if raw != known:
-            state = decode_guard(raw, resource)
+            state = decode_guard(raw, self._guard.resource.path)
             self._guard.memory = raw, state
         return state
 
@@ -267,40 +273,3 @@ def _child() -> None:
 
 
 _fork.in_child(_child)
-
-
-def locked(guards: Sequence[Guard], deadline: float, clock: Clock, action: Callable[[list[Hold]], _Result]) -> _Result:
-    """Run *action* with all *guards* held; everybody locks them in the order of the canonical paths."""
-
-    first, rest = guards[0], guards[1:]
-    try:
-        if not rest:
-            return first.run(deadline, clock, lambda hold: action([hold]))
-        return first.run(
-            deadline, clock, lambda hold: locked(rest, deadline, clock, lambda holds: action([hold, *holds]))
-        )
-    except Interrupting:
-        raise first.timeout(os.getpid()) from None
-
-
-def holder_of(descriptor: Descriptor) -> int | None:
-    """The pid that holds a flock(2) on this file, where ``/proc/locks`` names it (proc_locks(5))."""
-    device = f"{os.major(descriptor.device):02x}:{os.minor(descriptor.device):02x}:{descriptor.inode}"
-    try:
-        with open("/proc/locks", encoding="ascii", errors="replace") as locks:
-            lines = [line.split() for line in locks if " FLOCK " in line]
-    except OSError:
-        return None
-    for fields in lines:
-        if len(fields) >= 6 and fields[1] == "FLOCK" and fields[5] == device and fields[4].isdigit():
-            return int(fields[4]) or None
-    return None
-
-
-def peek(directory: LockDirectory, name: str, resource: str) -> GuardState:
-    """What the guard remembers, read without it: for reports. Unreadable counts as nothing."""
-    try:
-        found = directory.read(f"{name}.guard", MAX_GUARD_BYTES)
-    except PermissionError:
-        return NO_GUARD_STATE
-    return NO_GUARD_STATE if found is None else decode_guard(found[0], resource)

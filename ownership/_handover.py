@@ -3,30 +3,23 @@
 from __future__ import annotations
 
 import hashlib
-import hmac
 import json
 import os
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from types import TracebackType
 from typing import Annotated, Generic, TypeVar
 
 from pydantic import BaseModel, Field
 
-from ownership import _keeper
-from ownership._acquire import give_up, new_token, template_of
+from ownership._acquire import give_up
+from ownership._adoption import Adoption, Target
 from ownership._clock import SYSTEM_CLOCK, Clock
-from ownership._directory import DirectoryChanged
 from ownership._errors import HandoverError, OwnershipLostError
-from ownership._guard import PATIENCE, Hold, locked
-from ownership._holding import Holding, State, adopted_by
-from ownership._part import Part
-from ownership._paths import Resource, pinned_resource
-from ownership._place import Place, pinned
+from ownership._holding import Holding, State
 from ownership._process import ProcessTable, system_processes
-from ownership._record import GuardState, OwnerRecord, Previous, changed, decode, encode, timestamp
+from ownership._ref import absolute_path
 from ownership._watch import Watch
 
 VARIABLE = "LEASES_HEIR"
@@ -37,19 +30,6 @@ _Claim = TypeVar("_Claim")
 
 def _hash(secret: str) -> str:
     return hashlib.sha256(secret.encode()).hexdigest()
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """One resource of a claim that is handed over, and the token it is owned by."""
-
-    path: str
-    registry: str | None
-    token: int
-
-    @property
-    def resource(self) -> Resource:
-        return pinned_resource(self.path, whole=self.registry is not None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +59,7 @@ class Heir(Generic[_Claim]):
         table = processes or system_processes()
         holding = Holding(table.current(), clock, self.targets[0].resource)
         try:
-            _Adoption(holding, self.targets, _hash(self.secret)).run()
+            Adoption(holding, self.targets, _hash(self.secret)).run()
             return self.claim_of(holding)
         except BaseException:
             give_up(holding)
@@ -97,7 +77,8 @@ def heir_from(text: str | None, claim_of: Callable[[Holding], _Claim]) -> Heir[_
     try:
         right = _Right.model_validate_json(text)
         targets = tuple(
-            Target(_path(path), registry and _path(registry), token) for path, registry, token in right.targets
+            Target(absolute_path(path), registry and absolute_path(registry), token)
+            for path, registry, token in right.targets
         )
     except ValueError as error:
         raise ValueError(f"{VARIABLE} cannot be read: {text[:80]!r} ({str(error).splitlines()[0]})") from None
@@ -109,88 +90,6 @@ class _Right(BaseModel):
 
     secret: str
     targets: Annotated[list[tuple[str, str | None, int]], Field(min_length=1)]
-
-
-def _path(text: str) -> str:
-    path = os.fsdecode(bytes.fromhex(text))
-    if not os.path.isabs(path) or "\0" in path:
-        raise ValueError(f"{path!r} is not an absolute path")
-    return path
-
-
-@dataclass(slots=True)
-class _Adoption:
-    """Own what *targets* name, if they are still owned by the tokens and carry the hash."""
-
-    holding: Holding
-    targets: tuple[Target, ...]
-    heir: str
-
-    def run(self) -> None:
-        targets = sorted(self.targets, key=lambda one: one.path)
-        for _ in range(8):
-            try:
-                places = [pinned(one.resource, one.registry) for one in targets]
-                guards = [place.guard(one.resource.name) for place, one in zip(places, targets, strict=True)]
-                until = self.holding.clock.monotonic() + PATIENCE
-                locked(guards, until, self.holding.clock, partial(self._adopt, places, targets))
-                return
-            except DirectoryChanged:
-                continue
-        raise HandoverError(f"{targets[0].path}: its lock directory keeps being changed", resource=targets[0].path)
-
-    def _adopt(self, places: list[Place], targets: list[Target], holds: list[Hold]) -> None:
-        found = [
-            (place, target, hold, hold.read(target.path), self._offered(place, target))
-            for place, target, hold in zip(places, targets, holds, strict=True)
-        ]
-        _keeper.KEEPER.add(self.holding)
-        for place, target, hold, remembered, record in found:
-            self._take(place, target, hold, remembered, record)
-        self.holding.state = State.HELD
-
-    def _offered(self, place: Place, target: Target) -> OwnerRecord:
-        """The record as it was handed over."""
-        found = place.directory.read(f"{target.resource.name}.json")
-        record = None if found is None else decode(found[0], target.resource.shown)
-        if (
-            isinstance(record, OwnerRecord)
-            and record.token == target.token
-            and record.heir is not None
-            and hmac.compare_digest(record.heir, self.heir)
-        ):
-            return record
-        raise HandoverError(
-            f"{target.resource.shown}: too late to adopt it: its record does not carry this hand-over any more",
-            resource=target.path,
-            hint="the predecessor took it back or ended; acquire it as anybody else would",
-        )
-
-    def _take(self, place: Place, target: Target, hold: Hold, remembered: GuardState, record: OwnerRecord) -> None:
-        """Our own witness, the next token and our identity into the guard, our record over the one handed over."""
-        me, wall_ns = self.holding.me, self.holding.clock.wall_ns()
-        token = new_token(place, target.resource, remembered.token, record.token, wall_ns)
-        changes = {
-            **template_of(me),
-            "token": token,
-            "heir": adopted_by(self.heir),
-            "updated_at": timestamp(wall_ns),
-            "device": place.directory.descriptor.device,
-        }
-        raw = encode(changed(record, changes))
-        part = Part(place, target.resource, target.registry, me.instance_id, token, raw)
-        self.holding.parts.append(part)
-        place.enter(part)
-        part.made_witness = place.settle_in(me.instance_id)
-        place.owned[target.resource.name] = token
-        part.stamped = part.published = True
-        # the record first: a guard that names us while the record still is our predecessor's would, should we die here
-        # and the record be damaged, speak for the dead
-        part.place.directory.replace(part.filename, part.raw, part.temporary)
-        previous = Previous(how="released", reason="handed over", at=timestamp(wall_ns))
-        adopted = adopted_by(self.heir).removeprefix("adopted:")
-        hold.write(remembered._replace(token=token, owner=place.identity(me), previous=previous, adopted=adopted))
-        part.recheck(hold)
 
 
 @dataclass(slots=True)

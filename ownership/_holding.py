@@ -13,10 +13,11 @@ from ownership._clock import Clock
 from ownership._directory import DirectoryChanged
 from ownership._errors import OwnershipError, OwnershipLostError
 from ownership._guard import PATIENCE, Hold, Interrupting
+from ownership._models import Malformed, OwnerIdentity, OwnerRecord, timestamp
 from ownership._part import Part
 from ownership._paths import Resource
-from ownership._process import Identity
-from ownership._record import Malformed, OwnerIdentity, OwnerRecord, changed, encode, timestamp
+from ownership._process import Identity, printable
+from ownership._record import changed, encode
 
 _Result = TypeVar("_Result")
 
@@ -100,6 +101,7 @@ class Holding:
         :raises OSError: what stood in the way, after every part was tried
         """
         failure: Exception | None = None
+        reason = printable(reason)
         for part in self.parts:
             if part.retired:
                 continue
@@ -169,7 +171,7 @@ class Holding:
     def repair(self, part: Part, hold: Hold) -> None:
         """The keeper's step: put our record back unless somebody owned after us, or we gave it up."""
         self.require_held()
-        remembered = hold.read(part.resource.path)
+        remembered = hold.read()
         record, signature = part.read()
         if part.is_ours(record):
             part.signature, part.confirmed = signature, False
@@ -209,7 +211,7 @@ class Holding:
         reason = self.reason or "owner-replaced"
         fact = _LOSSES.get(reason, reason)
         if isinstance(record, OwnerRecord):
-            fact += f" by pid {record.pid} ({record.command}), token {record.token}"
+            fact += f" by pid {record.pid} ({printable(record.command)}), token {record.token}"
         return OwnershipLostError(
             f"{self.primary.shown} is not ours any more (our token {self.part.token}): {fact}",
             reason=reason,

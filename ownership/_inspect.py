@@ -10,16 +10,18 @@ from pathlib import Path
 from typing import Any
 
 from ownership import _kept
-from ownership._acquire import OnWait, checked_timeout
+from ownership._acquire import OnWait
+from ownership._arguments import checked_timeout
 from ownership._clock import SYSTEM_CLOCK, Clock
 from ownership._errors import OwnershipError
 from ownership._examine import Examined, Examiner, refusal
-from ownership._guard import peek
 from ownership._location import pin_registry
-from ownership._paths import DIRECTORY, Resource, StrPath, resolve, unescape
+from ownership._locking import peek
+from ownership._models import GuardState, Malformed, OwnerIdentity, OwnerRecord, Previous
+from ownership._paths import DIRECTORY, Resource, StrPath, pinned_resource, resolve
 from ownership._place import Place, existing, opened
 from ownership._process import ProcessTable, system_processes
-from ownership._record import GuardState, Malformed, OwnerIdentity, OwnerRecord, Previous
+from ownership._record import decode
 from ownership._ref import OwnerRef
 from ownership._verdict import Verdict
 from ownership._waiting import settles, timed_out, wait_for_change
@@ -107,7 +109,7 @@ def _examiner(clock: Clock, processes: ProcessTable | None) -> Examiner:
 
 
 def _inspect(place: Place, resource: Resource, registry: str | None, examiner: Examiner) -> Inspection:
-    remembered = peek(place.directory, resource.name, resource.shown)
+    remembered = peek(place.directory, resource)
     return inspection_of(resource, registry, remembered, examiner.examine(place, resource, remembered))
 
 
@@ -175,13 +177,13 @@ def inspect_all(
     examiner = _examiner(clock, processes)
     for path in lock_directories(directory, registry=registry):
         try:
-            place = opened(path)
+            place = opened(path, registry=registry)
             names = sorted(place.directory.names(".json"))
         except OSError as error:  # another account's, for instance; the others are looked at all the same
             yield Inspection(Path(path), Verdict.UNKNOWN, str(error), error=error)
             continue
         for name in names:
-            resource = resource_of(place, name, registry=registry)
+            resource = resource_of(place, name)
             try:
                 one = _inspect(place, resource, path if registry else None, examiner)
             except (OSError, OwnershipError) as error:
@@ -204,13 +206,23 @@ def lock_directories(directory: StrPath, *, registry: bool = False) -> list[str]
     return sorted(one for one in found if os.path.isdir(one) and not os.path.islink(one))
 
 
-def resource_of(place: Place, name: str, *, registry: bool) -> Resource:
-    """The resource whose files are called *name*; a hashed name can only be shown as it is."""
-    base = unescape(name)
-    parent = os.path.dirname(place.directory.path)
-    if base is None:
-        return Resource(os.path.join(parent, name), parent, name)
-    return Resource(base if registry else os.path.join(parent, base), parent, name)
+def resource_of(place: Place, name: str) -> Resource:
+    """The resource whose files are called *name*. For a hashed name its record is believed if it fits the hash."""
+    directory = place.directory
+    path = directory.resource_path(name) or _told_path(place, name) or directory.file(name)
+    return Resource(path, os.path.dirname(path), name)
+
+
+def _told_path(place: Place, name: str) -> str | None:
+    try:
+        found = place.directory.read(f"{name}.json")
+        record = None if found is None else decode(found[0], name)
+    except (OSError, OwnershipError):
+        return None
+    if not isinstance(record, OwnerRecord) or not os.path.isabs(record.resource):
+        return None
+    resource = pinned_resource(record.resource, whole=place.directory.location.whole)
+    return resource.path if resource.name == name else None
 
 
 def wait(
@@ -237,7 +249,7 @@ def wait(
         place = existing(found, shared)
         if place is None:
             return Inspection(Path(found.path), Verdict.FREE, "nobody owns it")
-        remembered = peek(place.directory, found.name, found.shown)
+        remembered = peek(place.directory, found)
         examined = examiner.examine(place, found, remembered)
         if examined.may_be_taken:
             return inspection_of(found, shared, remembered, examined)

@@ -8,13 +8,19 @@ from ownership._fork import Descriptor
 
 VARIABLE = "LEASES_KEPT"
 
-_kept: frozenset[str] | None = None
-_descriptors: list[Descriptor] = []
+_kept: dict[str, list[Descriptor]] | None = None
 
 
 def announce(pid: int, instance_id: str, numbers: list[int]) -> None:
-    """Name our witnesses in the environment of the next image."""
-    os.environ[VARIABLE] = f"{pid}:{instance_id}:{','.join(map(str, numbers))}"
+    """Name our witnesses, and those that were kept for us, in the environment of the next image."""
+    entries = {instance_id: numbers}
+    for earlier, descriptors in _found().items():
+        for descriptor in descriptors:
+            if descriptor.intact():
+                os.set_inheritable(descriptor.number, True)
+                entries.setdefault(earlier, []).append(descriptor.number)
+    named = ";".join(f"{name}={','.join(map(str, found))}" for name, found in entries.items())
+    os.environ[VARIABLE] = f"{pid}:{named}"
 
 
 def kept() -> frozenset[str]:
@@ -22,23 +28,29 @@ def kept() -> frozenset[str]:
 
     A child that merely inherited the variable is another process: it has kept nothing.
     """
+    return frozenset(_found())
+
+
+def _found() -> dict[str, list[Descriptor]]:
     global _kept
     if _kept is None:
         _kept = _read(os.environ.pop(VARIABLE, ""))
     return _kept
 
 
-def _read(text: str) -> frozenset[str]:
-    pid, _, rest = text.partition(":")
-    instance_id, _, numbers = rest.partition(":")
-    if pid != str(os.getpid()) or not instance_id:
-        return frozenset()
-    for number in numbers.split(","):
-        descriptor = Descriptor()
-        try:
-            descriptor.adopt(int(number))
-            os.set_inheritable(descriptor.number, False)
-        except (ValueError, OSError):
-            return frozenset()
-        _descriptors.append(descriptor)
-    return frozenset({instance_id})
+def _read(text: str) -> dict[str, list[Descriptor]]:
+    pid, _, entries = text.partition(":")
+    found: dict[str, list[Descriptor]] = {}
+    if pid != str(os.getpid()):
+        return found
+    for entry in entries.split(";"):
+        instance_id, _, numbers = entry.partition("=")
+        for number in numbers.split(","):
+            descriptor = Descriptor()
+            try:
+                descriptor.adopt(int(number))
+                os.set_inheritable(descriptor.number, False)
+            except (ValueError, OSError):
+                continue
+            found.setdefault(instance_id, []).append(descriptor)
+    return found

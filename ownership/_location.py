@@ -22,6 +22,7 @@ class Location(NamedTuple):
     :ivar account: uid and gid that what is made there is given to, ``None``: whoever makes it keeps it
     :ivar heir: uid and gid that the directory itself is to be given to, as long as nothing is in it
     :ivar file_mode: mode of files made there
+    :ivar whole: a registry: its files are named by whole paths
     """
 
     path: str
@@ -29,6 +30,7 @@ class Location(NamedTuple):
     account: Account | None = None
     heir: Account | None = None
     file_mode: int = 0o600
+    whole: bool = False
 
 
 def facts_of(found: os.stat_result) -> Facts:
@@ -146,7 +148,7 @@ def locate_registry(path: str) -> Location:
             hint=f"chmod -t {shown(path)}",
         )
     uid = found.st_uid if euid() == 0 else -1
-    return Location(path, facts_of(found), account=(uid, found.st_gid), file_mode=found.st_mode & 0o666)
+    return Location(path, facts_of(found), account=(uid, found.st_gid), file_mode=found.st_mode & 0o666, whole=True)
 
 
 def account_name(uid: int) -> str:

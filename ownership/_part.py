@@ -7,9 +7,10 @@ import os
 from ownership._directory import DirectoryChanged, Signature, signature_of
 from ownership._errors import OwnershipError
 from ownership._guard import Guard, Hold
+from ownership._models import GuardState, Malformed, OwnerRecord, Previous, timestamp
 from ownership._paths import Resource
 from ownership._place import Place, pinned
-from ownership._record import GuardState, Malformed, OwnerRecord, Previous, decode, timestamp
+from ownership._record import decode
 
 # A signature is trusted once a read has confirmed it this long after its ctime: inodes are reused at once, and coarse
 # timestamps hide a change within a tick. Filesystems without nanoseconds need their whole second, twice.
@@ -47,7 +48,7 @@ class Part:
 
     @property
     def guard(self) -> Guard:
-        return self.place.guard(self.resource.name)
+        return self.place.guard(self.resource)
 
     @property
     def temporary(self) -> str:
@@ -140,7 +141,7 @@ class Part:
         there = self.is_there()
         if there:
             self.place.directory.discard(self.filename)
-        remembered = hold.read(self.resource.path)
+        remembered = hold.read()
         if there:
             previous = Previous(how=how, reason=reason[:120], at=timestamp(wall_ns))  # type: ignore[arg-type]
             token = max(remembered.token, self.token)
@@ -161,7 +162,7 @@ class Part:
         try:
             if self.published and self.is_there():
                 self.place.directory.discard(self.filename)
-            self.blank(hold, hold.read(self.resource.path))
+            self.blank(hold, hold.read())
         except (OSError, OwnershipError):
             if self.stamped:
                 return  # the keeper goes on trying

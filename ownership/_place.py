@@ -15,9 +15,9 @@ from ownership._errors import explained
 from ownership._guard import Guard
 from ownership._location import Facts, Location, facts_of, locate, locate_registry
 from ownership._making import make_directory, make_named_parent
+from ownership._models import OwnerIdentity
 from ownership._paths import Resource
 from ownership._process import Identity
-from ownership._record import OwnerIdentity
 from ownership._system import euid, require_supported
 from ownership._witness import Witness
 
@@ -54,14 +54,14 @@ class Place:
             )
         return known
 
-    def guard(self, name: str) -> Guard:
-        """The one guard object of this process for *name*."""
-        guard = self._guards.get(name)
+    def guard(self, resource: Resource) -> Guard:
+        """The one guard object of this process for *resource*."""
+        guard = self._guards.get(resource.name)
         if guard is None:
             with self.mutex:
-                guard = self._guards.get(name)
+                guard = self._guards.get(resource.name)
                 if guard is None:
-                    guard = self._guards[name] = Guard(self.directory, name)
+                    guard = self._guards[resource.name] = Guard(self.directory, resource)
         return guard
 
     def enter(self, user: object) -> None:
@@ -171,8 +171,10 @@ def existing(resource: Resource, registry: str | None = None) -> Place | None:
         return None
 
 
-def opened(path: str) -> Place:
+def opened(path: str, *, registry: bool = False) -> Place:
     """The place that is the lock directory or registry *path* itself, for reading whoever owns it."""
+    if registry:
+        return _pin(locate_registry(path))
     found = os.lstat(path)
     if not stat.S_ISDIR(found.st_mode):
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)

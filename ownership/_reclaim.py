@@ -11,14 +11,16 @@ from ownership import _kept
 from ownership._clock import SYSTEM_CLOCK, Clock
 from ownership._directory import DirectoryChanged
 from ownership._errors import AlreadyOwnedError, OwnershipError
+from ownership._eviction import after_end
 from ownership._examine import FREE, Examined, Examiner, refusal
-from ownership._guard import PATIENCE, Hold, locked, peek
+from ownership._guard import PATIENCE, Hold
 from ownership._inspect import Inspection, inspection_of, lock_directories, resource_of
 from ownership._location import pin_registry
+from ownership._locking import locked, peek
+from ownership._models import MAX_TOKEN, GuardState
 from ownership._paths import Resource, StrPath, resolve
 from ownership._place import Place, existing, opened, pinned
 from ownership._process import ProcessTable, system_processes
-from ownership._record import MAX_TOKEN, GuardState, Previous, timestamp
 from ownership._sweep import sweep
 from ownership._verdict import Verdict
 from ownership._waiting import SETTLE, settles
@@ -58,7 +60,7 @@ def reclaim(
     def decide(place: Place, hold: Hold, remembered: GuardState, examined: Examined) -> None:
         if not examined.may_be_taken and not examined.unsettled:
             raise refusal(found, examined, place.directory.file(f"{found.name}.json"))
-        _evict(place, found, hold, remembered, examined, examiner.clock)
+        _evict(place, found, hold, remembered, examined, examiner)
 
     return _decided(found, shared, examiner, decide)
 
@@ -113,7 +115,7 @@ def _decided(resource: Resource, registry: str | None, examiner: Examiner, decid
     settled = False
 
     def act(place: Place, holds: list[Hold]) -> Inspection:
-        remembered = holds[0].read(resource.path)
+        remembered = holds[0].read()
         examined = examiner.examine(place, resource, remembered)
         if examined.unsettled and not settled:
             raise _Unsettled(examined)
@@ -126,7 +128,7 @@ def _decided(resource: Resource, registry: str | None, examiner: Examiner, decid
             return inspection_of(resource, registry, GuardState(), FREE)
         until = examiner.clock.monotonic() + PATIENCE
         try:
-            return locked([place.guard(resource.name)], until, examiner.clock, partial(act, place))
+            return locked([place.guard(resource)], until, examiner.clock, partial(act, place))
         except DirectoryChanged:
             continue
         except _Unsettled as waiting:
@@ -135,7 +137,7 @@ def _decided(resource: Resource, registry: str | None, examiner: Examiner, decid
 
 
 def _evict(
-    place: Place, resource: Resource, hold: Hold, remembered: GuardState, examined: Examined, clock: Clock
+    place: Place, resource: Resource, hold: Hold, remembered: GuardState, examined: Examined, examiner: Examiner
 ) -> None:
     if examined.verdict is Verdict.FREE or examined.signature is None:
         return
@@ -144,10 +146,10 @@ def _evict(
         _evict_living(place, resource, hold, remembered, examined, token + 1)
         return
     place.directory.remove(f"{resource.name}.json", examined.signature)
-    previous = Previous(how="died", reason=examined.judgement.reason[:80], at=timestamp(clock.wall_ns()))
     if examined.owner is not None:
         place.directory.unlink_temporary(resource.name, examined.owner.instance_id)
-    hold.write(remembered._replace(token=token, owner=None, previous=previous))
+    remembered = after_end(remembered, examined, examiner.clock.wall_ns(), examiner.processes.current().boot_id)
+    hold.write(remembered._replace(token=token, owner=None))
 
 
 def _evict_living(
@@ -189,13 +191,13 @@ def reclaim_all(
     examiner = Examiner(processes or system_processes(), clock, _kept.kept())
     for path in lock_directories(directory, registry=registry):
         try:
-            place = opened(path)
+            place = opened(path, registry=registry)
             names = sorted(place.directory.names(".json"))
         except OSError as error:
             yield Inspection(Path(path), Verdict.UNKNOWN, str(error), error=error), False
             continue
         shared = path if registry else None
-        resources = [resource_of(place, name, registry=registry) for name in names]
+        resources = [resource_of(place, name) for name in names]
         settling = _Settling(place, examiner.clock)
         for resource in chain(resources, settling):
             try:
@@ -249,14 +251,14 @@ def _reclaim_named(
         return examined, examined.may_be_taken or settled
 
     def act(holds: list[Hold]) -> tuple[Inspection, bool]:
-        remembered = holds[0].read(resource.path)
+        remembered = holds[0].read()
         examined, taken = look(remembered)
         if taken:
-            _evict(place, resource, holds[0], remembered, examined, examiner.clock)
+            _evict(place, resource, holds[0], remembered, examined, examiner)
         return inspection_of(resource, registry, remembered, examined), taken
 
-    remembered = peek(place.directory, resource.name, resource.shown)
+    remembered = peek(place.directory, resource)
     examined, taken = look(remembered)
     if dry_run or not taken:
         return inspection_of(resource, registry, remembered, examined), taken
-    return locked([place.guard(resource.name)], examiner.clock.monotonic() + PATIENCE, examiner.clock, act)
+    return locked([place.guard(resource)], examiner.clock.monotonic() + PATIENCE, examiner.clock, act)

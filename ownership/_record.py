@@ -1,127 +1,30 @@
-"""The values kept in files: owner record and guard state. Strict when written, tolerant when read, bounded."""
+"""Records and guard states as bytes: strict when written, tolerant when read, bounded both ways."""
 
 from __future__ import annotations
 
 import datetime as dt
 import json
-from dataclasses import dataclass
-from functools import cached_property
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Any
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, JsonValue, ValidationError
+from pydantic import ValidationError
 
 from ownership._errors import InvalidRecordError, UnsupportedRecordError
+from ownership._models import (
+    MAX_TOKEN,
+    NO_GUARD_STATE,
+    VERSION,
+    GuardFile,
+    GuardState,
+    Malformed,
+    OwnerIdentity,
+    OwnerRecord,
+    Previous,
+    timestamp,
+)
 
-VERSION = 1
 MAX_RECORD_BYTES = 64 * 1024
 MAX_GUARD_BYTES = 512
-MAX_TOKEN = 2**53
 HEAD_BYTES = 200
-
-_Text = Annotated[str, Field(max_length=4096)]
-
-
-class _Value(BaseModel):
-    model_config = ConfigDict(frozen=True, strict=True, extra="ignore")
-
-    @cached_property
-    def text(self) -> bytes:
-        """Its JSON, made once."""
-        return self.__pydantic_serializer__.to_json(self, exclude_none=True)
-
-
-class OwnerIdentity(_Value):
-    """What tells one process image from every other: compared, never shown alone."""
-
-    pid: Annotated[int, Field(ge=1, le=2**31 - 1)]
-    start_id: Annotated[str, Field(min_length=1, max_length=512)]
-    instance_id: Annotated[str, Field(pattern=r"^[0-9A-Za-z_-]{8,64}$")]
-    boot_id: Annotated[str, Field(max_length=128)] | None = None
-    pid_namespace: Annotated[int, Field(ge=0, lt=2**64)] | Literal["none"] | None = None
-    device: Annotated[int, Field(ge=0, lt=2**64)] | None = None
-
-
-class LeaseTerms(_Value):
-    """How long a claim may go unrenewed before a contender may evict its live owner.
-
-    :ivar ttl: seconds
-    :ivar auto_renew: renewed by the heartbeat in the owner's witness, not in the record
-    :ivar renewed_at: seconds of the owner's CLOCK_MONOTONIC
-    """
-
-    ttl: Annotated[float, Field(ge=1.0, allow_inf_nan=False)]
-    auto_renew: bool = True
-    renewed_at: Annotated[float, Field(allow_inf_nan=False)]
-
-
-class OwnerRecord(OwnerIdentity):
-    """Who owns a resource, as published in ``NAME.json``."""
-
-    version: Annotated[int, Field(ge=1)] = VERSION
-    token: Annotated[int, Field(ge=1, le=MAX_TOKEN)]
-    acquired_at: AwareDatetime | None = None
-    updated_at: AwareDatetime | None = None
-    phase: Annotated[str, Field(min_length=1, max_length=64)] = "owner"
-    resource: Annotated[str, Field(max_length=16384)] = ""
-    host: _Text = ""
-    command: _Text = ""
-    lease: LeaseTerms | None = None
-    heir: Annotated[str, Field(max_length=256)] | None = None
-    endpoint: _Text | None = None
-    data: dict[str, JsonValue] = {}
-    labels: dict[str, str] = {}
-
-
-class Previous(_Value):
-    """How the last ownership ended.
-
-    :ivar how: ``released``, ``closed`` or ``died``
-    """
-
-    how: Literal["released", "closed", "died"]
-    reason: str = ""
-    at: AwareDatetime | None = None
-
-
-class Death(_Value):
-    """When an owner was found dead: CLOCK_BOOTTIME in seconds, and the boot it belongs to."""
-
-    at: float
-    boot_id: str = ""
-
-
-class _GuardFile(_Value):
-    token: Annotated[int, Field(ge=0)] = 0
-    owner: OwnerIdentity | None = None
-    previous: Previous | None = None
-    deaths: tuple[Death, ...] = ()
-    adopted: Annotated[str, Field(pattern="^[0-9a-f]{1,64}$")] | None = None
-
-
-class GuardState(NamedTuple):
-    """What ``NAME.guard`` remembers. Whoever writes it changes what has happened and keeps the rest.
-
-    :ivar token: the last one issued
-    :ivar owner: who got it, ``None`` once that ownership is over
-    :ivar adopted: by which hand-over the last heir came in: its predecessor may look late
-    """
-
-    token: int = 0
-    owner: OwnerIdentity | None = None
-    previous: Previous | None = None
-    deaths: tuple[Death, ...] = ()
-    adopted: str | None = None
-
-
-NO_GUARD_STATE = GuardState()
-
-
-@dataclass(frozen=True, slots=True)
-class Malformed:
-    """Something at a record's path that says nothing: whoever published last is asked of the guard."""
-
-    head: str
-    fault: str
 
 
 def schema() -> dict[str, Any]:
@@ -158,11 +61,6 @@ class Template:
 
 
 _EPOCH = dt.datetime.fromtimestamp(0, dt.UTC)
-
-
-def timestamp(wall_ns: int) -> dt.datetime:
-    """A moment for people, to the microsecond."""
-    return dt.datetime.fromtimestamp(wall_ns // 1000 / 1e6, dt.UTC)
 
 
 def changed(record: OwnerRecord, changes: dict[str, Any]) -> OwnerRecord:
@@ -292,7 +190,7 @@ def decode_guard(raw: bytes, resource: str) -> GuardState:
     if not text:
         return NO_GUARD_STATE
     try:
-        read = _GuardFile.model_validate_json(text, strict=True)
+        read = GuardFile.model_validate_json(text, strict=True)
     except ValidationError:
         return NO_GUARD_STATE
     state = GuardState(read.token, read.owner, read.previous, read.deaths, read.adopted)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Self
+from typing import Annotated, Self
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from ownership._record import OwnerIdentity, OwnerRecord
+from ownership._models import MAX_TOKEN, OwnerIdentity, OwnerRecord
 
 VARIABLE = "LEASES_OWNER"
 
@@ -25,7 +25,7 @@ class OwnerRef(BaseModel):
 
     resource: str
     registry: str | None = None
-    token: int
+    token: Annotated[int, Field(ge=1, le=MAX_TOKEN)]
     owner: OwnerIdentity
 
     @classmethod
@@ -57,13 +57,21 @@ class OwnerRef(BaseModel):
         try:
             travelled = _Travelling.model_validate_json(text)
             return cls(
-                resource=os.fsdecode(bytes.fromhex(travelled.resource)),
-                registry=None if travelled.registry is None else os.fsdecode(bytes.fromhex(travelled.registry)),
+                resource=absolute_path(travelled.resource),
+                registry=None if travelled.registry is None else absolute_path(travelled.registry),
                 token=travelled.token,
                 owner=travelled.owner,
             )
         except (ValidationError, ValueError) as error:
-            raise ValueError(f"{VARIABLE} cannot be read: {text[:200]!r} ({error})") from None
+            raise ValueError(f"{VARIABLE} cannot be read: {text[:200]!r} ({str(error).splitlines()[0]})") from None
+
+
+def absolute_path(text: str) -> str:
+    """The path that travels as hex; ``ValueError`` if it is none that a resource could have."""
+    path = os.fsdecode(bytes.fromhex(text))
+    if not os.path.isabs(path) or "\0" in path:
+        raise ValueError(f"{path!r} is not an absolute path")
+    return path
 
 
 class _Travelling(OwnerRef):

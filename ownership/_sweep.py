@@ -8,9 +8,11 @@ from itertools import islice
 
 from ownership._directory import LockDirectory
 from ownership._errors import OwnershipError
-from ownership._guard import peek
+from ownership._locking import peek
+from ownership._models import Malformed
+from ownership._paths import Resource
 from ownership._place import Place
-from ownership._record import Malformed, decode
+from ownership._record import decode
 from ownership._system import NO_FOLLOW, lock_shared
 from ownership._verdict import WitnessState
 from ownership._witness import SUFFIX, ask
@@ -106,7 +108,7 @@ def _instances_named(directory: LockDirectory) -> set[str]:
             continue
         record = decode(raw[0], name)
         if isinstance(record, Malformed):
-            owner = peek(directory, name, name).owner
+            owner = peek(directory, Resource(name, directory.path, name)).owner
             found.update({owner.instance_id} if owner else ())
         else:
             found.add(record.instance_id)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
+from ownership._models import OwnerIdentity
 from ownership._process import Comparison, Identity, ProcessObservation, ProcessState, compare_start_ids
-from ownership._record import OwnerIdentity
 
 
 class Verdict(enum.StrEnum):

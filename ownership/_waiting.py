@@ -8,7 +8,7 @@ from functools import partial
 from ownership._clock import Clock
 from ownership._errors import AcquireTimeoutError, AlreadyOwnedError, OwnershipError
 from ownership._examine import Examined, Examiner
-from ownership._guard import peek
+from ownership._locking import peek
 from ownership._paths import Resource
 from ownership._place import Place
 from ownership._verdict import Verdict, same_namespace
@@ -87,7 +87,7 @@ def _watch_process(examined: Examined, examiner: Examiner, watch: Watch) -> bool
 
 def _may_be_over(place: Place, resource: Resource, examiner: Examiner) -> bool:
     try:
-        remembered = peek(place.directory, resource.name, resource.shown)
+        remembered = peek(place.directory, resource)
         return examiner.examine(place, resource, remembered).may_be_taken
     except (OSError, OwnershipError):
         return True  # the look under the guard raises it

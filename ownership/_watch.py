@@ -39,6 +39,8 @@ class Watch:
         if not self._notify:
             return False
         libc = _libc()
+        if libc is None:
+            return False
         if not self._files:
             self._files.extend(map(libc.inotify_init1, (os.O_CLOEXEC | os.O_NONBLOCK,)))
             if self._files[0] < 0:  # too many instances or descriptors: the caller polls
@@ -90,7 +92,9 @@ _library: Any = None
 def _libc() -> Any:
     global _library
     if _library is None:
-        import ctypes  # only who waits needs it
-
+        try:
+            import ctypes  # only who waits needs it
+        except ImportError:
+            return None
         _library = ctypes.CDLL(None, use_errno=True)
     return _library

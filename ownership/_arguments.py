@@ -1,0 +1,51 @@
+"""Arguments of a call, checked together before anything is done."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+
+from ownership._paths import Resource, StrPath, resolve
+
+
+def checked_timeout(timeout: float | None) -> float:
+    """*timeout* in seconds, ``inf`` for ``None``."""
+    if timeout is None:
+        return math.inf
+    if isinstance(timeout, bool) or not isinstance(timeout, int | float) or math.isnan(timeout) or timeout < 0:
+        raise ValueError(f"timeout must be None or a number of seconds >= 0, got {timeout!r}")
+    return float(timeout)
+
+
+def checked_labels(labels: Mapping[str, str] | None) -> dict[str, str]:
+    if labels is None:
+        return {}
+    if not isinstance(labels, Mapping):
+        raise ValueError(f"labels must map text to text, got {labels!r}")
+    for key, value in labels.items():
+        if not isinstance(key, str) or not isinstance(value, str) or not _is_text(key + value):
+            raise ValueError(f"labels must map text to text, got {key!r}: {value!r}")
+    return dict(labels)
+
+
+def _is_text(text: str) -> bool:
+    """Whether UTF-8 can say it: no lone surrogates."""
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def checked_resources(resource: StrPath, also: Iterable[StrPath], registry: str | None) -> list[Resource]:
+    """The canonical resources, each once; the first is the claim's own."""
+    if not also:
+        return [resolve(resource, whole=registry is not None)]
+    if isinstance(also, str | bytes):
+        raise ValueError(f"also must be a list of paths, got {also!r}")
+    found: dict[str, Resource] = {}
+    spellings = [(resource, "resource"), *((one, "also") for one in also)]
+    for spelled, parameter in spellings:
+        one = resolve(spelled, whole=registry is not None, parameter=parameter)
+        found.setdefault(one.path, one)
+    return list(found.values())

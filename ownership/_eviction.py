@@ -1,0 +1,26 @@
+"""What the guard is to remember when the owner of a record is found at its end."""
+
+from __future__ import annotations
+
+import time
+
+from ownership._examine import Examined
+from ownership._models import Death, GuardState, Previous, timestamp
+
+_DEATHS = 3  # remembered
+_REASON = 80  # characters
+
+
+def after_end(remembered: GuardState, examined: Examined, wall_ns: int, boot_id: str | None) -> GuardState:
+    """*remembered* and, if the owner is found dead for the first time, its death."""
+    judged, last = examined.owner, remembered.owner
+    if not examined.verdict.is_dead or judged is None or last is None or last.instance_id != judged.instance_id:
+        return remembered
+    previous = Previous(how="died", reason=examined.judgement.reason[:_REASON], at=timestamp(wall_ns))
+    death = Death(at=round(_boottime(), 3), boot_id=(boot_id or "")[:8])
+    return remembered._replace(previous=previous, deaths=(*remembered.deaths, death)[-_DEATHS:])
+
+
+def _boottime() -> float:
+    clock = getattr(time, "CLOCK_BOOTTIME", None)
+    return time.clock_gettime(clock) if clock is not None else time.monotonic()
