@@ -12,7 +12,6 @@ from typing import Any
 
 from ownership import _keeper
 from ownership._clock import Clock
-from ownership._directory import DirectoryChanged
 from ownership._errors import AlreadyOwnedError, OwnershipError, explained
 from ownership._eviction import after_end
 from ownership._examine import Examined, Examiner, refusal
@@ -22,6 +21,7 @@ from ownership._locking import locked, peek
 from ownership._models import MAX_TOKEN, GuardState, OwnerIdentity, OwnerRecord
 from ownership._part import Part
 from ownership._paths import Resource
+from ownership._pinned import DirectoryChanged
 from ownership._place import Place, pinned
 from ownership._process import Identity, ProcessTable
 from ownership._record import Template

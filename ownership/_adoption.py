@@ -8,7 +8,6 @@ from functools import partial
 
 from ownership import _keeper
 from ownership._acquire import new_token, template_of
-from ownership._directory import DirectoryChanged
 from ownership._errors import HandoverError
 from ownership._guard import PATIENCE, Hold
 from ownership._holding import Holding, State, adopted_by
@@ -16,6 +15,7 @@ from ownership._locking import locked
 from ownership._models import GuardState, OwnerRecord, Previous, timestamp
 from ownership._part import Part
 from ownership._paths import Resource, pinned_resource
+from ownership._pinned import DirectoryChanged
 from ownership._place import Place, pinned
 from ownership._record import changed, decode, encode
 

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from ownership._clock import Clock
-from ownership._directory import Signature
 from ownership._errors import AlreadyOwnedError
 from ownership._expiry import has_expired
 from ownership._models import GuardState, Malformed, OwnerIdentity, OwnerRecord
 from ownership._paths import Resource, shown
+from ownership._pinned import Signature
 from ownership._place import Place
 from ownership._process import Identity, ProcessTable, parse_linux_start_id, printable
 from ownership._record import decode

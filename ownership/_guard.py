@@ -21,12 +21,13 @@ from filelock import lock_descriptor
 
 from ownership import _fork
 from ownership._clock import Clock
-from ownership._directory import DirectoryChanged, LockDirectory
+from ownership._directory import LockDirectory
 from ownership._errors import GuardTimeoutError, UnsupportedFilesystemError, explained
 from ownership._fork import Descriptor
-from ownership._locks import holder_of
 from ownership._models import NO_GUARD_STATE, GuardState
 from ownership._paths import Resource, shown
+from ownership._pinned import DirectoryChanged
+from ownership._process import lock_holder
 from ownership._record import MAX_GUARD_BYTES, decode_guard, encode_guard
 from ownership._system import NO_FOLLOW, UNSUPPORTED, euid, unlock
 
@@ -152,7 +153,7 @@ class Hold:
         delay = _FIRST_DELAY
         while not self._attempt():
             if clock.monotonic() >= deadline:
-                raise self._guard.timeout(holder_of(self._descriptor))
+                raise self._guard.timeout(lock_holder(self._descriptor.device, self._descriptor.inode))
             clock.wait(delay * (0.5 + random.random()))
             delay = min(delay * 2, _LONGEST_DELAY)
 

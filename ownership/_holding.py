@@ -10,12 +10,12 @@ from functools import partial
 from typing import Any, TypeVar
 
 from ownership._clock import Clock
-from ownership._directory import DirectoryChanged
 from ownership._errors import OwnershipError, OwnershipLostError
 from ownership._guard import PATIENCE, Hold, Interrupting
 from ownership._models import Malformed, OwnerIdentity, OwnerRecord, timestamp
 from ownership._part import Part
 from ownership._paths import Resource
+from ownership._pinned import DirectoryChanged
 from ownership._process import Identity, printable
 from ownership._record import changed, encode
 

@@ -10,9 +10,9 @@ import threading
 import time
 
 from ownership import _fork
-from ownership._directory import DirectoryChanged
 from ownership._errors import OwnershipError
 from ownership._holding import Holding, State
+from ownership._pinned import DirectoryChanged
 from ownership._place import Place, places
 
 TICK = 0.25  # seconds between two looks

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 
-from ownership._directory import DirectoryChanged, Signature, signature_of
 from ownership._errors import OwnershipError
 from ownership._guard import Guard, Hold
 from ownership._models import GuardState, Malformed, OwnerRecord, Previous, timestamp
 from ownership._paths import Resource
+from ownership._pinned import DirectoryChanged, Signature, signature_of
 from ownership._place import Place, pinned
 from ownership._record import decode
 

@@ -10,13 +10,14 @@ from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
 
 from ownership import _fork
-from ownership._directory import DirectoryChanged, LockDirectory
+from ownership._directory import LockDirectory
 from ownership._errors import explained
 from ownership._guard import Guard
 from ownership._location import Facts, Location, facts_of, locate, locate_registry
 from ownership._making import make_directory, make_named_parent
 from ownership._models import OwnerIdentity
 from ownership._paths import Resource
+from ownership._pinned import DirectoryChanged
 from ownership._process import Identity
 from ownership._system import euid, require_supported
 from ownership._witness import Witness

@@ -9,7 +9,6 @@ from pathlib import Path
 
 from ownership import _kept
 from ownership._clock import SYSTEM_CLOCK, Clock
-from ownership._directory import DirectoryChanged
 from ownership._errors import AlreadyOwnedError, OwnershipError
 from ownership._eviction import after_end
 from ownership._examine import FREE, Examined, Examiner, refusal
@@ -19,6 +18,7 @@ from ownership._location import pin_registry
 from ownership._locking import locked, peek
 from ownership._models import MAX_TOKEN, GuardState
 from ownership._paths import Resource, StrPath, resolve
+from ownership._pinned import DirectoryChanged
 from ownership._place import Place, existing, opened, pinned
 from ownership._process import ProcessTable, system_processes
 from ownership._sweep import sweep

@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import sys
 
+from ownership._process._locks import lock_holder
 from ownership._process._portable import PortableProcesses, boot_session_uuid
 from ownership._process._startid import Comparison, LinuxStartId, compare_start_ids, parse_linux_start_id
 from ownership._process._text import printable
@@ -28,6 +29,7 @@ __all__ = [
     "is_alive",
     "is_stopped",
     "is_zombie",
+    "lock_holder",
     "parse_linux_start_id",
     "printable",
     "start_id",

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import os
 
-from ownership._fork import Descriptor
 
-
-def holder_of(descriptor: Descriptor) -> int | None:
+def lock_holder(device_number: int, inode: int) -> int | None:
     """The pid that holds a flock(2) on this file, where ``/proc/locks`` names it (proc_locks(5))."""
-    device = f"{os.major(descriptor.device):02x}:{os.minor(descriptor.device):02x}:{descriptor.inode}"
+    device = f"{os.major(device_number):02x}:{os.minor(device_number):02x}:{inode}"
     try:
         with open("/proc/locks", encoding="ascii", errors="replace") as locks:
             lines = [line.split() for line in locks if " FLOCK " in line]
