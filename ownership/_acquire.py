@@ -8,32 +8,30 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
 
 from ownership import _keeper
 from ownership._clock import Clock
+from ownership._draft import draft, new_token
 from ownership._errors import AlreadyOwnedError, OwnershipError, explained
 from ownership._eviction import after_end
 from ownership._examine import Examined, Examiner, refusal
-from ownership._guard import PATIENCE, Hold
+from ownership._guard import PATIENCE, Busy, Hold
 from ownership._holding import Holding, State
 from ownership._locking import locked, peek
-from ownership._models import MAX_TOKEN, GuardState, OwnerIdentity, OwnerRecord
+from ownership._models import GuardState, OwnerIdentity
 from ownership._part import Part
 from ownership._paths import Resource
 from ownership._pinned import DirectoryChanged
 from ownership._place import Place, pinned
 from ownership._process import Identity, ProcessTable
-from ownership._record import Template
 from ownership._sweep import sweep
-from ownership._waiting import settles, timed_out, wait_for_change
+from ownership._waiting import Waiter, settles, timed_out
 
 log = logging.getLogger("ownership")
 
 _MOVES = 200  # restarts after outside changes before we give up
 
 OnWait = Callable[[AlreadyOwnedError], object]
-_TEMPLATES = 64  # kept
 _READ_ONLY = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 
 
@@ -60,6 +58,7 @@ class Acquisition:
     """One call of acquire.
 
     :ivar resources: in the order of their canonical paths, in which everybody locks guards
+    :ivar waiter: there once we had to wait
     :ivar littered: places where a dead owner may have left files
     """
 
@@ -77,14 +76,25 @@ class Acquisition:
     told: set[tuple[str, int]] = field(default_factory=set)
     deadline: float = 0.0
     littered: list[Place] = field(default_factory=list)
+    waiter: Waiter | None = None
 
     def run(self, holding: Holding) -> None:
         """Own everything by *holding*, or raise and leave nothing."""
         self.deadline = self.clock.monotonic() + self.timeout
+        try:
+            self._run(holding)
+        finally:
+            if self.waiter is not None:
+                self.waiter.close()
+        for place in self.littered:
+            sweep(place)
+
+    def _run(self, holding: Holding) -> None:
         moves = 0
         while True:
             try:
                 self._attempt(holding)
+                return
             except DirectoryChanged:
                 moves += 1
                 self._pause(moves)
@@ -92,10 +102,6 @@ class Acquisition:
                 self.settled = settles(waiting.place, waiting.resource, waiting.examined, self.clock)
             except _Refused as refused:
                 self._wait(refused)
-            else:
-                for place in self.littered:
-                    sweep(place)
-                return
 
     def _pause(self, moves: int) -> None:
         if moves > _MOVES:
@@ -110,8 +116,19 @@ class Acquisition:
         self.first = False
         guards = [place.guard(one) for place, one in zip(places, self.resources, strict=True)]
         until = max(self.deadline, self.clock.monotonic() + PATIENCE)
+        decide = partial(self._decide, places, holding)
         try:
-            locked(guards, until, self.clock, partial(self._decide, places, holding))
+            while self.waiter is not None:  # one of a crowd, perhaps: whoever was faster need not be waited for here
+                try:
+                    locked(guards, until, self.clock, decide, patient=False)
+                    return
+                except Busy:
+                    for place, resource in zip(places, self.resources, strict=True):
+                        self._judge_unguarded(place, resource)
+                    if self.clock.monotonic() >= until:
+                        break
+                    self.clock.wait(random.uniform(0.0001, 0.001))
+            locked(guards, until, self.clock, decide)
         except OSError as error:
             if self.registry is not None and error.errno in _READ_ONLY and not isinstance(error, OwnershipError):
                 for place, resource in zip(places, self.resources, strict=True):
@@ -119,13 +136,13 @@ class Acquisition:
             raise
 
     def _judge_unguarded(self, place: Place, resource: Resource) -> None:
-        """We may read the registry but not lock its guards: enough to tell who owns it."""
+        """A look without the guard: enough to tell that somebody owns it."""
         try:
             remembered = peek(place.directory, resource)
         except OSError:
             remembered = GuardState()
         examined = self.examiner.examine(place, resource, remembered)
-        if not examined.may_be_taken:
+        if not examined.may_be_taken and not examined.unsettled:
             raise _Refused(place, resource, examined)
 
     def _decide(self, places: list[Place], holding: Holding, holds: list[Hold]) -> None:
@@ -163,7 +180,7 @@ class Acquisition:
         judged = examined.record.token if examined.record else 0
         token = new_token(place, resource, remembered.token, judged, wall_ns)
         instance_id = self.me.instance_id
-        raw = self._template(place, resource).fill(token, wall_ns)
+        raw = draft(place, resource, self.me, self.labels).fill(token, wall_ns)
         part = Part(place, resource, self.registry, instance_id, token, raw)
         holding.parts.append(part)
         place.enter(part)
@@ -180,21 +197,6 @@ class Acquisition:
         if part.made_witness or examined.verdict.is_dead:
             self.littered.append(place)
 
-    def _template(self, place: Place, resource: Resource) -> Template:
-        """The record of this process for this resource; the last few are kept, most processes own the same again."""
-        device = place.directory.descriptor.device
-        key = (resource.path, self.me.instance_id, device, *self.labels.items())
-        template = _templates.get(key)
-        if template is None:
-            record = OwnerRecord(
-                resource=resource.shown, token=1, device=device, labels=self.labels, **template_of(self.me)
-            )
-            template = Template(record)
-            if len(_templates) >= _TEMPLATES:
-                _templates.clear()
-            _templates[key] = template
-        return template
-
     def _clear_temporary(self, place: Place, resource: Resource, last: OwnerIdentity) -> None:
         """Whoever died here, perhaps before publishing, leaves at most one temporary file: its successor removes it."""
         judgement, _ = self.examiner.judge(place, resource, last, None)
@@ -204,25 +206,30 @@ class Acquisition:
     # -- waiting
 
     def _wait(self, refused: _Refused) -> None:
-        """Return when another look is worth it.
+        """Return when another look under the guard is worth it: nobody seems to own it, or the time is over.
 
         :raises AlreadyOwnedError: there is no time to wait
         """
-        error = refused.error()
         if self.timeout <= 0:
-            raise error
+            raise refused.error()
         if self.clock.monotonic() >= self.deadline:
-            raise timed_out(error, self.timeout)
-        owner = refused.examined.owner
-        holder = (owner.instance_id if owner else "", refused.examined.record.token if refused.examined.record else 0)
+            raise timed_out(refused.error(), self.timeout)
+        if self.waiter is None:
+            self.waiter = Waiter(self.examiner)
+        examined = refused.examined
+        while not examined.may_be_taken and not examined.unsettled and self.clock.monotonic() < self.deadline:
+            self._tell(_Refused(refused.place, refused.resource, examined))
+            looked = self.waiter.wait(refused.place, refused.resource, examined, self.deadline)
+            if looked is None:
+                return
+            examined = looked
+
+    def _tell(self, refused: _Refused) -> None:
+        owner, record = refused.examined.owner, refused.examined.record
+        holder = (owner.instance_id if owner else "", record.token if record else 0)
         if self.on_wait is not None and holder not in self.told:
             self.told.add(holder)
-            self.on_wait(error)
-        # looked at once more under the guard even when the time is over: the facts in the error are then of now
-        wait_for_change(refused.place, refused.resource, refused.examined, self.examiner, self.deadline)
-
-
-_templates: dict[tuple[object, ...], Template] = {}
+            self.on_wait(refused.error())
 
 
 def _undo(holding: Holding, holds: list[Hold]) -> None:
@@ -238,27 +245,6 @@ def _undo(holding: Holding, holds: list[Hold]) -> None:
         holding.abandoned = True
     else:
         _keeper.KEEPER.holdings.discard(holding)
-
-
-def new_token(place: Place, resource: Resource, remembered: int, judged: int, wall_ns: int) -> int:
-    """Greater than every token the guard or the judged record knows; the wall clock bridges a lost guard."""
-    token = max(remembered + 1, judged + 1, wall_ns // 1000)
-    if token > MAX_TOKEN:
-        raise place.directory.invalid(f"{resource.name}.guard", f"no token greater than {token - 1} below 2^53")
-    return token
-
-
-def template_of(me: Identity) -> dict[str, Any]:
-    """The fields by which a record names this process."""
-    return {
-        "pid": me.pid,
-        "start_id": me.start_id,
-        "instance_id": me.instance_id,
-        "boot_id": me.boot_id,
-        "pid_namespace": me.pid_namespace,
-        "host": me.host,
-        "command": me.command,
-    }
 
 
 def give_up(holding: Holding) -> None:

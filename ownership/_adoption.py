@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from ownership import _keeper
-from ownership._acquire import new_token, template_of
+from ownership._draft import new_token, template_of
 from ownership._errors import HandoverError
 from ownership._guard import PATIENCE, Hold
 from ownership._holding import Holding, State, adopted_by

@@ -1,9 +1,8 @@
 """The guard: a short mutex around read, decide and write, and the memory that outlives every owner.
 
-An OS lock on ``NAME.guard``. The file is never unlinked by us, so whoever locks it locks the same file; it is compared
-with its path after locking all the same, since others unlink files. The lock itself is filelock's ``lock_descriptor``
-on a descriptor opened here without following links: ``FileLock`` opens by path, follows symlinks, and costs the whole
-budget of an acquire by itself. Threads of one process exclude each other by the same lock, each on its own descriptor.
+An OS lock on ``NAME.guard``, which we never unlink; it is compared with its path after locking all the same. The lock is
+filelock's ``lock_descriptor`` on a descriptor opened here without following links; ``FileLock`` follows them. Threads of
+one process exclude each other by the same lock, each on its own descriptor.
 """
 
 from __future__ import annotations
@@ -40,6 +39,10 @@ _SHORT = 0.001  # seconds within which what was open is taken to be open still
 _FIRST_DELAY, _LONGEST_DELAY = 0.0002, 0.01
 
 
+class Busy(Exception):
+    """Somebody else is inside, and the caller has something better to do than to wait."""
+
+
 class Interrupting(Exception):
     """This very thread is inside the guard already: a signal handler or finaliser interrupted it."""
 
@@ -60,12 +63,13 @@ class Guard:
         self.spare: dict[None, Descriptor] = {}  # at most one: taken and put back in single steps
         self.memory = (b"", NO_GUARD_STATE)  # what was read last, and what it means
 
-    def run(self, deadline: float, clock: Clock, action: Callable[[Hold], _Result]) -> _Result:
+    def run(self, deadline: float, clock: Clock, action: Callable[[Hold], _Result], *, patient: bool = True) -> _Result:
         """*action* with the guard held: nobody else decides about this resource meanwhile.
 
         An exception that a signal handler raises at any point leaves the guard free: every step out may be repeated.
 
         :param deadline: on *clock*; in the past: one attempt
+        :param patient: wait at all; else :class:`Busy` at once
         :raises GuardTimeoutError: busy until then
         :raises DirectoryChanged: directory or guard were replaced meanwhile; pin the directory again
         :raises Interrupting: this thread is inside already
@@ -76,7 +80,7 @@ class Guard:
         hold = Hold(self, thread)
         try:
             try:
-                hold.enter(deadline, clock)
+                hold.enter(deadline, clock, patient)
                 result = action(hold)
             finally:
                 hold.leave()
@@ -136,13 +140,15 @@ class Hold:
 
     # -- in and out
 
-    def enter(self, deadline: float, clock: Clock) -> None:
+    def enter(self, deadline: float, clock: Clock, patient: bool) -> None:
         guard = self._guard
         guard.inside.add(self._thread)
         self._taken.extend(map(guard.spare.pop, _NONE, _NONE))  # one step: no signal handler loses it
         self._descriptor = self._taken[0] or Descriptor()
         self._taken[0] = self._descriptor
         if not self._attempt():
+            if not patient:
+                raise Busy
             self._wait(deadline, clock)
         if not self.is_at_path():
             self._descriptor.close()
@@ -226,7 +232,7 @@ class Hold:
             current = os.lstat(self._guard.path)
         except (FileNotFoundError, NotADirectoryError):
             return False
-        if current.st_ino != self._descriptor.inode or current.st_dev != self._descriptor.device:
+        if (current.st_ino, current.st_dev) != (self._descriptor.inode, self._descriptor.device):
             return False
         # one link, and found at the path: then the directory at the path is the pinned one
         return current.st_nlink == 1 or self._guard.directory.is_at_path()

@@ -78,6 +78,7 @@ class Holding:
         deadline = self.clock.monotonic() + wait
         for _ in range(_FOLLOWED):
             try:
+                part.place.directory.ensure_open()
                 return part.guard.run(deadline, self.clock, action)
             except DirectoryChanged:
                 if not follow:
@@ -158,7 +159,7 @@ class Holding:
 
     def look(self, part: Part, *, wait: float = PATIENCE) -> None:
         """Read the record, and do the keeper's step if it is not ours."""
-        record = part.look(self.clock.wall_ns())
+        record = self._glance(part)
         if part.is_ours(record):
             return
         if self.heir is None and isinstance(record, OwnerRecord) and record.token >= part.token:
@@ -167,6 +168,13 @@ class Holding:
             self.under_guard(part, partial(self.repair, part), wait=wait)
         except Interrupting:
             return  # our own thread is inside and will see for itself
+
+    def _glance(self, part: Part) -> OwnerRecord | Malformed | None:
+        try:
+            part.place.directory.ensure_open()
+            return part.look(self.clock.wall_ns())
+        except DirectoryChanged:  # deleted or moved: as if the record were missing
+            return None
 
     def repair(self, part: Part, hold: Hold) -> None:
         """The keeper's step: put our record back unless somebody owned after us, or we gave it up."""

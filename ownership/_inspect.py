@@ -24,7 +24,7 @@ from ownership._process import ProcessTable, system_processes
 from ownership._record import decode
 from ownership._ref import OwnerRef
 from ownership._verdict import Verdict
-from ownership._waiting import settles, timed_out, wait_for_change
+from ownership._waiting import Waiter, settles, timed_out
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,23 +245,27 @@ def wait(
     deadline, told = clock.monotonic() + seconds, set()
     shared = pin_registry(registry)
     found, examiner = resolve(resource, whole=shared is not None), _examiner(clock, processes)
-    while True:
-        place = existing(found, shared)
-        if place is None:
-            return Inspection(Path(found.path), Verdict.FREE, "nobody owns it")
-        remembered = peek(place.directory, found)
-        examined = examiner.examine(place, found, remembered)
-        if examined.may_be_taken:
-            return inspection_of(found, shared, remembered, examined)
-        error = refusal(found, examined, place.directory.file(f"{found.name}.json"))
-        if examined.unsettled:
-            if settles(place, found, examined, clock):
+    waiter = Waiter(examiner)
+    try:
+        while True:
+            place = existing(found, shared)
+            if place is None:
+                return Inspection(Path(found.path), Verdict.FREE, "nobody owns it")
+            remembered = peek(place.directory, found)
+            examined = examiner.examine(place, found, remembered)
+            if examined.may_be_taken:
                 return inspection_of(found, shared, remembered, examined)
-            continue
-        if clock.monotonic() >= deadline:
-            raise timed_out(error, seconds)
-        holder = examined.owner.instance_id if examined.owner else ""
-        if on_wait is not None and holder not in told:
-            told.add(holder)
-            on_wait(error)
-        wait_for_change(place, found, examined, examiner, deadline)
+            if examined.unsettled:
+                if settles(place, found, examined, clock):
+                    return inspection_of(found, shared, remembered, examined)
+                continue
+            error = refusal(found, examined, place.directory.file(f"{found.name}.json"))
+            if clock.monotonic() >= deadline:
+                raise timed_out(error, seconds)
+            holder = examined.owner.instance_id if examined.owner else ""
+            if on_wait is not None and holder not in told:
+                told.add(holder)
+                on_wait(error)
+            waiter.wait(place, found, examined, deadline)
+    finally:
+        waiter.close()

@@ -16,16 +16,27 @@ from ownership._record import MAX_GUARD_BYTES, decode_guard
 _Result = TypeVar("_Result")
 
 
-def locked(guards: Sequence[Guard], deadline: float, clock: Clock, action: Callable[[list[Hold]], _Result]) -> _Result:
-    """Run *action* with all *guards* held; everybody locks them in the order of the canonical paths."""
+def locked(
+    guards: Sequence[Guard],
+    deadline: float,
+    clock: Clock,
+    action: Callable[[list[Hold]], _Result],
+    *,
+    patient: bool = True,
+) -> _Result:
+    """Run *action* with all *guards* held; everybody locks them in the order of the canonical paths.
+
+    :param patient: wait at all; else :class:`ownership._guard.Busy` at once
+    """
+
+    def inside(hold: Hold) -> _Result:
+        if not rest:
+            return action([hold])
+        return locked(rest, deadline, clock, lambda holds: action([hold, *holds]), patient=patient)
 
     first, rest = guards[0], guards[1:]
     try:
-        if not rest:
-            return first.run(deadline, clock, lambda hold: action([hold]))
-        return first.run(
-            deadline, clock, lambda hold: locked(rest, deadline, clock, lambda holds: action([hold, *holds]))
-        )
+        return first.run(deadline, clock, inside, patient=patient)
     except Interrupting:
         raise first.timeout(os.getpid()) from None
 

@@ -17,7 +17,8 @@ from ownership._system import NO_FOLLOW, lock_shared
 from ownership._verdict import WitnessState
 from ownership._witness import SUFFIX, ask
 
-SMALL = 256  # entries of a directory that an acquire is willing to look through
+SMALL = 256  # records that an acquire is willing to read, and leftovers that it removes at once
+LISTED = 4096  # names of a directory that an acquire is willing to list
 TEMPORARY = ".new"
 
 
@@ -26,18 +27,21 @@ def sweep(place: Place, limit: int | None = SMALL, *, dry: bool = False) -> list
 
     A witness goes only if it is found free *first*, and seen *then*, the shared lock kept, to be named by no record.
 
-    :param limit: do nothing in a directory with more entries; ``None``: whatever its size
+    :param limit: leftovers to remove at the most, and records to read for it; ``None``: whatever there is
     :param dry: only say what would be removed
     """
     directory = place.directory
     try:
         with os.scandir(directory.path) as entries:
             listed = (entry.name for entry in entries)
-            names = list(listed if limit is None else islice(listed, limit + 1))
-        if limit is not None and len(names) > limit:
-            return []
-        removed = _sweep_temporaries(directory, [name for name in names if name.endswith(TEMPORARY)], dry)
-        witnesses = [name for name in names if name.endswith(SUFFIX) and name != place.witness.instance_id + SUFFIX]
+            names = list(listed if limit is None else islice(listed, LISTED))
+        temporaries = [name for name in names if name.endswith(TEMPORARY)][:limit]
+        removed = _sweep_temporaries(directory, temporaries, dry)
+        records = sum(name.endswith(".json") for name in names)
+        if limit is not None and (records > limit or len(names) == LISTED):
+            return removed  # too many to be read
+        own = place.witness.instance_id + SUFFIX
+        witnesses = [name for name in names if name.endswith(SUFFIX) and name != own][:limit]
         return removed + _sweep_witnesses(directory, witnesses, dry)
     except (OSError, OwnershipError):
         return []

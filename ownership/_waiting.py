@@ -10,6 +10,7 @@ from ownership._errors import AcquireTimeoutError, AlreadyOwnedError, OwnershipE
 from ownership._examine import Examined, Examiner
 from ownership._locking import peek
 from ownership._paths import Resource
+from ownership._pinned import DirectoryChanged
 from ownership._place import Place
 from ownership._verdict import Verdict, same_namespace
 from ownership._watch import Watch
@@ -44,50 +45,60 @@ def timed_out(error: AlreadyOwnedError, timeout: float) -> AcquireTimeoutError:
     )
 
 
-def wait_for_change(place: Place, resource: Resource, examined: Examined, examiner: Examiner, deadline: float) -> None:
-    """Return when *examined* may be out of date: its record changed, its owner ended, or *deadline* has passed.
+class Waiter:
+    """Waits until what is known of an owner may be out of date, looking without the guard.
 
-    Looks without the guard, so that waiters do not queue for it while nothing has changed.
+    So waiters do not queue for the guard while somebody owns the resource, and a crowd that wakes at once finds out by
+    itself who was fastest.
     """
-    watch = Watch()
-    try:
-        _wait(place, resource, examined, examiner, deadline, watch)
-    finally:
-        watch.close()
 
+    def __init__(self, examiner: Examiner) -> None:
+        self._examiner = examiner
+        self._watch = Watch()
 
-def _wait(
-    place: Place, resource: Resource, examined: Examined, examiner: Examiner, deadline: float, watch: Watch
-) -> None:
-    filename, clock = f"{resource.name}.json", examiner.clock
-    watched = watch.file(place.directory.file(filename)) and _watch_process(examined, examiner, watch)
-    while place.directory.signature(filename) == examined.signature and not _may_be_over(place, resource, examiner):
-        left = deadline - clock.monotonic()
-        if left <= 0:
-            return
-        tick = _SAFETY if watched else POLL * random.uniform(0.8, 1.2)
-        if clock.wait(min(left, tick), watch.wait) and place.directory.signature(filename) == examined.signature:
-            if _may_be_over(place, resource, examiner):
-                return
-            watch.forget_process()  # woken for nothing: not again for the same
-            watched = False
+    def close(self) -> None:
+        self._watch.close()
 
+    def wait(self, place: Place, resource: Resource, examined: Examined, deadline: float) -> Examined | None:
+        """Wait for a change of *examined*; what is to be seen then.
 
-def _watch_process(examined: Examined, examiner: Examiner, watch: Watch) -> bool:
-    owner = examined.owner
-    if owner is None or examined.verdict is Verdict.UNKNOWN or not same_namespace(owner, examiner.processes.current()):
-        return False
-    if examined.record is not None and examined.record.lease is not None:
-        return False  # time may end it
-    try:
-        return watch.process(partial(examiner.processes.open_handle, owner.pid, owner.start_id))
-    except ProcessLookupError:
-        return False  # it has just ended: the next look says so
+        :returns: ``None`` when *deadline* has passed, or when it cannot be looked at: the look under the guard says why
+        """
+        filename, clock = f"{resource.name}.json", self._examiner.clock
+        watched = self._watch.file(place.directory.file(filename)) and self._watch_process(examined)
+        try:
+            while True:
+                looked = self._look(place, resource)
+                if looked is None or looked.may_be_taken or looked.signature != examined.signature:
+                    return looked
+                left = deadline - clock.monotonic()
+                if left <= 0:
+                    return None
+                tick = _SAFETY if watched else POLL * random.uniform(0.8, 1.2)
+                woken = clock.wait(min(left, tick), self._watch.wait)
+                if woken and place.directory.signature(filename) == examined.signature:
+                    looked = self._look(place, resource)
+                    if looked is None or looked.may_be_taken:
+                        return looked
+                    self._watch.forget_process()  # woken for nothing: not again for the same
+                    watched = False
+        finally:
+            self._watch.forget_process()
 
+    def _look(self, place: Place, resource: Resource) -> Examined | None:
+        try:
+            place.directory.ensure_open()
+            return self._examiner.examine(place, resource, peek(place.directory, resource))
+        except (OSError, OwnershipError, DirectoryChanged):
+            return None
 
-def _may_be_over(place: Place, resource: Resource, examiner: Examiner) -> bool:
-    try:
-        remembered = peek(place.directory, resource)
-        return examiner.examine(place, resource, remembered).may_be_taken
-    except (OSError, OwnershipError):
-        return True  # the look under the guard raises it
+    def _watch_process(self, examined: Examined) -> bool:
+        owner, processes = examined.owner, self._examiner.processes
+        if owner is None or examined.verdict is Verdict.UNKNOWN or not same_namespace(owner, processes.current()):
+            return False
+        if examined.record is not None and examined.record.lease is not None:
+            return False  # time may end it
+        try:
+            return self._watch.process(partial(processes.open_handle, owner.pid, owner.start_id))
+        except ProcessLookupError:
+            return False  # it has just ended: the next look says so

@@ -1,0 +1,124 @@
+"""What one look at a resource showed, for programs and for people."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import shlex
+from typing import Any
+
+from leases.commands._output import printable, shown
+from ownership import AlreadyOwnedError, Inspection, LeaseTerms, OwnerIdentity, OwnerRecord, Previous, Verdict
+
+_WORDS = {Verdict.FREE: "free: nobody owns it"}
+_UNITS = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
+
+
+def as_data(one: Inspection, registry: str | None = None) -> dict[str, Any]:
+    """*one* as JSON: the record stands in it as in its file."""
+    record, owner, previous = one.record, one.owner, one.previous
+    return {
+        "resource": shown(one.resource),
+        "verdict": one.verdict.value,
+        "reason": one.reason,
+        "token": one.token,
+        "pid": owner.pid if owner else None,
+        "start_id": owner.start_id if owner else None,
+        "instance_id": owner.instance_id if owner else None,
+        "record": record.model_dump(mode="json") if record else None,
+        "malformed": one.malformed,
+        "previous": previous.model_dump(mode="json") if previous else None,
+        "remedy": remedy(one, registry),
+    }
+
+
+def as_text(one: Inspection, registry: str | None = None) -> str:
+    """*one* as lines of name and value; what is not known is left out."""
+    lines = {
+        "resource": shown(one.resource),
+        "verdict": _WORDS.get(one.verdict, one.verdict.value),
+        "reason": one.reason if one.verdict is not Verdict.FREE else None,
+        **(_identity(one.owner) if one.owner else {}),
+        **(_record(one.record) if one.record else {}),
+        "token": str(one.token) if one.token else None,
+        "previous": _ending(one.previous) if one.previous else None,
+        "remedy": remedy(one, registry),
+    }
+    return "\n".join(f"{name:<12} {printable(value)}" for name, value in lines.items() if value)
+
+
+def _identity(owner: OwnerIdentity) -> dict[str, str]:
+    return {"pid": str(owner.pid), "start id": owner.start_id, "instance": owner.instance_id}
+
+
+def _record(record: OwnerRecord) -> dict[str, str | None]:
+    return {
+        "host": record.host,
+        "command": record.command,
+        "since": f"{_time(record.acquired_at)} ({age(record)} ago)" if record.acquired_at else None,
+        "phase": record.phase,
+        "endpoint": record.endpoint,
+        "lease": _terms(record.lease) if record.lease else None,
+        "labels": ", ".join(f"{key}={value}" for key, value in record.labels.items()),
+        "data": json.dumps(record.data, ensure_ascii=False) if record.data else None,
+    }
+
+
+def _time(moment: dt.datetime) -> str:
+    return f"{moment.astimezone(dt.UTC):%Y-%m-%dT%H:%M:%S.%fZ}"
+
+
+def _terms(lease: LeaseTerms) -> str:
+    return f"ttl {lease.ttl:g} s, renewed {'automatically' if lease.auto_renew else 'by hand'}"
+
+
+def _ending(previous: Previous) -> str:
+    text: str = previous.how
+    if previous.at:
+        text += f" at {_time(previous.at)}"
+    return text + (f": {previous.reason}" if previous.reason else "")
+
+
+def age(record: OwnerRecord, now: dt.datetime | None = None) -> str:
+    """How long ago *record* was acquired, by the wall clock, in one unit; ``-`` if it does not say."""
+    if record.acquired_at is None:
+        return "-"
+    seconds = max(0, int(((now or dt.datetime.now(dt.UTC)) - record.acquired_at).total_seconds()))
+    size, unit = next(one for one in _UNITS if seconds >= one[0] or one[0] == 1)
+    return f"{seconds // size} {unit}"
+
+
+def remedy(one: Inspection, registry: str | None = None) -> str:
+    """What to do about this owner: removal only where its end is proven, breaking only where nobody can tell."""
+    path = shlex.quote(shown(one.resource))
+    if registry is not None:
+        path = f"--registry {shlex.quote(shown(registry))} {path}"
+    match one.verdict:
+        case Verdict.FREE:
+            return ""
+        case Verdict.LIVE:
+            return f"leasectl wait {path} returns when nobody holds it"
+        case Verdict.STOPPED if one.owner is not None:
+            return f"kill -CONT {one.owner.pid} lets it go on; leasectl wait {path} returns when nobody holds it"
+        case Verdict.GONE | Verdict.ZOMBIE | Verdict.REUSED | Verdict.EXPIRED:
+            return f"the next acquire takes over by itself; leasectl reclaim {path} removes the record now"
+        case _:
+            return f"if you know that its owner is gone: leasectl break {path} --token {one.token}"
+
+
+def refusal(one: Inspection, registry: str | None = None) -> AlreadyOwnedError:
+    """The error for a resource that is held, from a look that changed nothing."""
+    record, owner = one.record, one.owner
+    who = f"pid {owner.pid}" if owner else "an unknown process"
+    if record:
+        who += f" ({record.command}) on {record.host}"
+    known = f"; start id {owner.start_id}; instance {owner.instance_id}; token {one.token}" if owner else ""
+    return AlreadyOwnedError(
+        f"{shown(one.resource)} is held by {who}: {one.verdict.value}, {one.reason}{known}",
+        resource=one.resource,
+        record=record,
+        owner=owner,
+        verdict=one.verdict,
+        reason=one.reason,
+        hint=remedy(one, registry),
+    )

@@ -1,0 +1,65 @@
+"""What the commands have in common on their command lines."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
+
+import click
+
+from leases.commands._failure import REGISTRY
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+PATH = click.UNPROCESSED  # undecodable bytes stay what they are
+
+
+def seconds(*, endless: bool) -> Callable[[click.Context, click.Parameter, str], float | None]:
+    """Reads a number of seconds; if *endless*, also ``forever`` (``None``)."""
+
+    def read(ctx: click.Context, param: click.Parameter, value: str) -> float | None:
+        if value == "forever" and endless:
+            return None
+        try:
+            number = float(value)
+        except ValueError:
+            number = math.nan
+        if not math.isfinite(number) or number < 0:
+            what = "a number of seconds >= 0" + (" or 'forever'" if endless else "")
+            raise click.BadParameter(f"must be {what}, got {value!r}", ctx, param)
+        return number
+
+    return read
+
+
+def _remember_registry(ctx: click.Context, _: click.Parameter, value: str | None) -> str | None:
+    if value is not None:
+        ctx.meta[REGISTRY] = os.path.abspath(value)
+    return value
+
+
+def common(function: _Function) -> _Function:
+    """``--registry`` and ``--json``, which every command has."""
+    registry = click.option(
+        "--registry",
+        type=PATH,
+        metavar="DIR",
+        callback=_remember_registry,
+        help="An existing directory with the records, shared between accounts.",
+    )
+    as_json = click.option("--json", "as_json", is_flag=True, help="JSON on stdout, errors included.")
+    return registry(as_json(function))
+
+
+@contextlib.contextmanager
+def arguments() -> Iterator[None]:
+    """What the library says about bad arguments is a usage error here."""
+    try:
+        yield
+    except ValueError as error:
+        if hasattr(error, "exit_code"):  # InvalidRecordError: about a file, not about an argument
+            raise
+        raise click.UsageError(str(error), click.get_current_context(silent=True)) from error

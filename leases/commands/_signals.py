@@ -1,0 +1,122 @@
+"""Signals for a program that stands in front of another one: received one by one, to be passed on."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+PASSED_ON = tuple(
+    getattr(signal, name)
+    for name in ("SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2")
+    if hasattr(signal, name)
+)
+_KEYS = (signal.SIGINT, getattr(signal, "SIGQUIT", None))
+_FROM_KERNEL = 0x80  # SI_KERNEL, sigaction(2): nobody called kill(2)
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """One signal.
+
+    :ivar typed: the terminal sent it, and to the whole foreground process group at once
+    """
+
+    number: int
+    typed: bool = False
+
+
+class Inbox(Protocol):
+    def next(self, seconds: float) -> Received | None:
+        """The next signal, waiting at most *seconds*; ``None`` also when a child may have ended."""
+
+    def leave(self) -> None:
+        """In a forked child: let signals through as they were before."""
+
+
+def inbox() -> contextlib.AbstractContextManager[Inbox]:
+    """Receive signals instead of what they would do. For the main thread.
+
+    Without ``sigtimedwait(2)`` (macOS) who sent a signal is not known: one that was typed is passed on although the
+    terminal has sent it to the whole group.
+    """
+    return _blocked() if hasattr(signal, "sigtimedwait") else _handled()
+
+
+@dataclass(frozen=True, slots=True)
+class _Blocked:
+    """Signals stay pending until they are asked for: none is lost, none interrupts."""
+
+    watched: frozenset[int]
+    before: set[int | signal.Signals]
+    children_ignored: bool
+
+    def next(self, seconds: float) -> Received | None:
+        found = signal.sigtimedwait(self.watched, seconds)
+        if found is None or found.si_signo == signal.SIGCHLD:
+            return None
+        return Received(found.si_signo, found.si_signo in _KEYS and found.si_code == _FROM_KERNEL)
+
+    def leave(self) -> None:
+        if self.children_ignored:
+            signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+        signal.pthread_sigmask(signal.SIG_SETMASK, self.before)
+
+
+@contextlib.contextmanager
+def _blocked() -> Iterator[Inbox]:
+    watched = frozenset({*PASSED_ON, signal.SIGCHLD})
+    chld = signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # were it ignored, CMD's exit status would be lost
+    box = _Blocked(watched, signal.pthread_sigmask(signal.SIG_BLOCK, watched), chld is signal.SIG_IGN)
+    try:
+        yield box
+    finally:
+        while signal.sigtimedwait(watched, 0) is not None:
+            pass  # came too late: nobody is there to pass it on to
+        signal.pthread_sigmask(signal.SIG_SETMASK, box.before)
+        signal.signal(signal.SIGCHLD, _installed(chld))
+
+
+@dataclass(frozen=True, slots=True)
+class _Handled:
+    """Signals are noted by handlers, which wake whoever waits."""
+
+    reader: int
+    noted: deque[int] = field(default_factory=deque)
+
+    def next(self, seconds: float) -> Received | None:
+        if not self.noted and select.select([self.reader], [], [], seconds)[0]:
+            os.read(self.reader, 512)
+        return Received(self.noted.popleft()) if self.noted else None
+
+    def leave(self) -> None:
+        """exec resets handlers by itself."""
+
+
+@contextlib.contextmanager
+def _handled() -> Iterator[Inbox]:
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    box = _Handled(reader)
+    heard = [number for number in PASSED_ON if signal.getsignal(number) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, lambda got, _: box.noted.append(got)) for number in heard}
+    before[signal.SIGCHLD] = signal.signal(signal.SIGCHLD, lambda *_: None)  # only to wake
+    woken = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+    try:
+        yield box
+    finally:
+        signal.set_wakeup_fd(woken)
+        for number, handler in before.items():
+            signal.signal(number, _installed(handler))
+        os.close(reader)
+        os.close(writer)
+
+
+def _installed(handler: Any) -> Any:
+    """*handler* as ``signal()`` takes it back; ``None`` stands for one that was not installed by Python."""
+    return signal.SIG_DFL if handler is None else handler

@@ -1,0 +1,39 @@
+"""``leasectl break``."""
+
+from __future__ import annotations
+
+import click
+
+from leases.commands._facts import as_data
+from leases.commands._options import PATH, arguments, common
+from leases.commands._output import say, shown, write, write_json
+from ownership import Verdict, break_claim
+
+
+@click.command("break")
+@click.argument("path", type=PATH)
+@click.option("--token", type=click.INT, required=True, metavar="N", help="The owner's token, as shown by show.")
+@common
+def command(path: str, token: int, registry: str | None, as_json: bool) -> int:
+    """Evict the owner of PATH by your decision.
+
+    Whether it lives or not: it learns of it, but may work on until then. The token says which owner is meant, so
+    that a later one is never hit.
+
+    \b
+    Exit status:
+       0  it owns no more, also if nobody owned PATH
+      65  the record or its directory cannot be used
+      75  owned by another token: nothing was changed
+    """
+    with arguments():
+        one = break_claim(path, token=token, registry=registry)
+    broken = one.verdict is not Verdict.FREE
+    if as_json:
+        write_json({**as_data(one, registry), "broken": broken})
+    elif broken:
+        who = f"pid {one.record.pid} ({one.record.command})" if one.record else "its owner"
+        write(f"broken: {shown(one.resource)} was owned by {who} by token {token}: {one.verdict.value}, {one.reason}")
+    else:
+        say(f"nobody owns {shown(one.resource)}, nothing to break")
+    return 0

@@ -1,0 +1,122 @@
+"""``leasectl list``."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+
+from leases.commands._facts import age, as_data
+from leases.commands._failure import described, exit_code, facts
+from leases.commands._options import PATH, arguments, common
+from leases.commands._output import is_terminal, printable, say, shown, write, write_json
+from ownership import Inspection, inspect_all
+
+_COLUMNS = ("resource", "verdict", "pid", "age", "token", "phase", "command")
+_RULED = 500  # rows up to which a table is drawn on a terminal; drawing thousands takes seconds
+
+
+@click.command("list")
+@click.argument("directories", type=PATH, nargs=-1, metavar="[DIR]...")
+@common
+def command(directories: tuple[str, ...], registry: str | None, as_json: bool) -> int:
+    """List the owners of everything directly in DIR.
+
+    DIR is the current directory by default; several can be given. Changes nothing.
+
+    With --registry: every owner in the registry, or only those of something directly in DIR. A record that cannot be
+    read is listed with its error; a directory that cannot be listed does not keep the others from being listed.
+
+    \b
+    Exit status:
+       0  everything was listed, and be it nothing
+       1  a directory cannot be listed (missing, for instance)
+      65  a record or a lock directory cannot be used
+    """
+    rows: list[Inspection] = []
+    failures: list[tuple[str, OSError]] = []
+    where = None if registry is None else os.path.abspath(registry)
+    codes = [0]
+    for source, wanted in _sources(directories, registry):
+        try:
+            with arguments():
+                found = inspect_all(source, registry=registry is not None)
+                rows += [one for one in found if wanted is None or one.resource.parent in wanted]
+        except OSError as error:
+            failures.append((shown(source), error))
+            codes.append(exit_code(error, where))
+    codes += [exit_code(one.error, where) for one in rows if one.error is not None]
+    if as_json:
+        _write_json(rows, failures, registry, where)
+    else:
+        _write_table(rows)
+        if not rows and not failures:
+            say("nobody owns anything here")
+        for source_shown, failure in failures:
+            message, hint = described(failure)
+            say(message if source_shown in message else f"{source_shown}: {message}", hint)
+    return max(codes)
+
+
+def _sources(directories: tuple[str, ...], registry: str | None) -> Iterator[tuple[str, set[Path] | None]]:
+    """What to list, and of that only what is in which directories."""
+    if registry is not None:
+        yield registry, {Path(os.path.realpath(one)) for one in directories} or None
+        return
+    for directory in directories or (".",):
+        yield directory, None
+
+
+def _write_json(
+    rows: list[Inspection], failures: list[tuple[str, OSError]], registry: str | None, where: str | None
+) -> None:
+    told: list[dict[str, Any]] = [
+        as_data(one, registry)
+        if one.error is None
+        else {**facts(one.error, exit_code(one.error, where)), "resource": shown(one.resource), "verdict": None}
+        for one in rows
+    ]
+    told += [{"directory": where, **facts(error, exit_code(error, where))} for where, error in failures]
+    write_json(told)
+
+
+def _write_table(rows: list[Inspection]) -> None:
+    if not rows:
+        return
+    cells = [_cells(one) for one in rows]
+    if is_terminal() and len(cells) <= _RULED:
+        _draw(cells)
+        return
+    widths = [max(map(len, column)) for column in zip(_COLUMNS, *cells, strict=True)]
+    widths[-1] = 0
+    for row in (tuple(name.upper() for name in _COLUMNS), *cells):
+        write("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+
+
+def _cells(one: Inspection) -> tuple[str, ...]:
+    resource = printable(shown(one.resource))
+    if one.error is not None:
+        return resource, "unusable", "-", "-", "-", "-", printable(described(one.error)[0])
+    pid, token, record = str(one.owner.pid) if one.owner else "-", str(one.token), one.record
+    if record is None:
+        return resource, one.verdict.value, pid, "-", token, "-", printable(one.reason)
+    return resource, one.verdict.value, pid, age(record), token, printable(record.phase), printable(record.command)
+
+
+def _draw(cells: list[tuple[str, ...]]) -> None:
+    from rich.console import Console  # heavy, and only people on a terminal look at tables
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in _COLUMNS:
+        table.add_column(name.upper(), overflow="fold", justify="right" if name in ("pid", "age", "token") else "left")
+    for row in cells:
+        table.add_row(*(Text(cell, _STYLES.get(cell, "") if index == 1 else "") for index, cell in enumerate(row)))
+    Console().print(table)
+
+
+_STYLES = {"live": "green", "stopped": "yellow", "unknown": "yellow", "unusable": "red"}

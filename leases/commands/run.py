@@ -1,0 +1,154 @@
+"""``leasectl run``."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+import signal
+from collections.abc import Iterator
+from typing import NoReturn
+
+import click
+
+from leases.commands._child import attend, cannot_run
+from leases.commands._failure import facts, report
+from leases.commands._options import PATH, arguments, common, seconds
+from leases.commands._output import flush, say, short, write_json
+from leases.commands._signals import inbox
+from leases.commands.wait import announce
+from ownership import Claim, ContentionError, OwnershipError, acquire
+
+
+def _labels(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
+    """Read ``key=value``, any number of them."""
+    labels: dict[str, str] = {}
+    for value in values:
+        key, equals, text = value.partition("=")
+        if not key or not equals:
+            raise click.BadParameter(f"must be key=value, got {value!r}", ctx, param)
+        try:
+            value.encode("utf-8")
+        except UnicodeEncodeError:
+            raise click.BadParameter(f"must be UTF-8, got {value!r}", ctx, param) from None
+        labels[key] = text
+    return labels
+
+
+def _given(ctx: click.Context, param: click.Parameter, cmd: tuple[str, ...]) -> tuple[str, ...]:
+    if cmd and not cmd[0]:
+        raise click.BadParameter("must not be empty", ctx, param)
+    return cmd
+
+
+@click.command("run")
+@click.argument("path", type=PATH)
+@click.argument("cmd", nargs=-1, required=True, type=click.UNPROCESSED, callback=_given, metavar="-- CMD...")
+@click.option("--exec", "become", is_flag=True, help="Replace leasectl by CMD: CMD itself is the owner, until it ends.")
+@click.option(
+    "--timeout",
+    callback=seconds(endless=True),
+    default="0",
+    show_default=True,
+    metavar="SECONDS",
+    help="How long to wait for the present owner, or 'forever'.",
+)
+@click.option(
+    "--grace",
+    callback=seconds(endless=False),
+    default="5.0",
+    show_default=True,
+    metavar="SECONDS",
+    help="Time between TERM and KILL when PATH is lost.",
+)
+@click.option("--conflict-exit-code", type=click.IntRange(0, 255), metavar="N", help="Exit code instead of 75.")
+@click.option(
+    "--label", "labels", callback=_labels, multiple=True, metavar="K=V", help="A fact for whoever is refused."
+)
+@click.option("--also", type=PATH, multiple=True, metavar="PATH", help="Own this too: all or nothing.")
+@common
+def command(
+    path: str,
+    cmd: tuple[str, ...],
+    become: bool,
+    timeout: float | None,
+    grace: float,
+    conflict_exit_code: int | None,
+    labels: dict[str, str],
+    also: tuple[str, ...],
+    registry: str | None,
+    as_json: bool,
+) -> int:
+    """Own PATH while CMD runs.
+
+    The record names leasectl, and CMD cannot outlive it: if leasectl is killed, the kernel kills CMD (Linux). TERM,
+    INT, HUP, QUIT, USR1 and USR2 are passed on to CMD. PATH is released after CMD has ended. If PATH is lost
+    meanwhile (by leasectl break, for instance), CMD gets TERM, and KILL after the time of --grace.
+
+    Not covered: descendants that outlive CMD, and a CMD that changes its account (sudo, su, setpriv, set-user-ID
+    programs), which the kernel then unties from leasectl. Use --exec for those: CMD replaces leasectl, keeps its pid,
+    and owns PATH until it ends. Nothing watches PATH then.
+
+    \b
+    Exit status: CMD's own, 128 + N if signal N ended it; or
+       1  failed: a missing directory, for instance
+       2  usage
+      65  the record or its directory cannot be used
+      75  held by another, also after waiting (--conflict-exit-code changes it)
+      76  PATH was lost while CMD ran
+     126  CMD cannot be executed
+     127  CMD was not found
+    """
+    try:
+        with arguments():
+            claim = acquire(path, timeout=timeout, also=also, registry=registry, labels=labels, on_wait=announce)
+    except ContentionError as error:
+        return report(error, as_json=as_json, code=conflict_exit_code)
+    with _let_go(claim):
+        if become:
+            _replace_us(claim, cmd)
+        with inbox() as signals, _let_go(claim):  # while signals are held back: CMD's exit code is to be returned
+            code, loss = attend(cmd, claim, signals, grace)
+        if loss is None:
+            return code
+    if as_json:
+        write_json(facts(loss, loss.exit_code))
+    return loss.exit_code
+
+
+@contextlib.contextmanager
+def _let_go(claim: Claim) -> Iterator[None]:
+    """Release *claim* at the end. What stands in the way does not change the exit code: our own end frees it."""
+    try:
+        yield
+    finally:
+        try:
+            claim.release()
+        except (OSError, OwnershipError) as error:
+            say(f"not released, the next acquire takes over: {error}")
+
+
+def _replace_us(claim: Claim, cmd: tuple[str, ...]) -> NoReturn:
+    claim.keep_across_exec(command=short(shlex.join(cmd)))
+    flush()
+    with _system_defaults():
+        try:
+            os.execvp(cmd[0], cmd)
+        except OSError as error:
+            raise cannot_run(cmd, error if error.filename is not None else _named(error, cmd[0])) from error
+
+
+def _named(error: OSError, name: str) -> OSError:
+    return type(error)(error.errno, error.strerror, name)
+
+
+@contextlib.contextmanager
+def _system_defaults() -> Iterator[None]:
+    """Undo what Python itself ignores: exec passes it on."""
+    ignored = [getattr(signal, name) for name in ("SIGPIPE", "SIGXFSZ") if hasattr(signal, name)]
+    before = {number: signal.signal(number, signal.SIG_DFL) for number in ignored}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

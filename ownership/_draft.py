@@ -1,0 +1,49 @@
+"""What a new record of ours says."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ownership._models import MAX_TOKEN, OwnerRecord
+from ownership._paths import Resource
+from ownership._place import Place
+from ownership._process import Identity
+from ownership._record import Template
+
+_KEPT = 64  # templates; most processes own the same few things again and again
+_templates: dict[tuple[object, ...], Template] = {}
+
+
+def draft(place: Place, resource: Resource, me: Identity, labels: dict[str, str]) -> Template:
+    """The record of this process for *resource*, but for token and time."""
+    device = place.directory.descriptor.device
+    key = (resource.path, me.instance_id, device, *labels.items())
+    template = _templates.get(key)
+    if template is None:
+        record = OwnerRecord(resource=resource.shown, token=1, device=device, labels=labels, **template_of(me))
+        template = Template(record)
+        if len(_templates) >= _KEPT:
+            _templates.clear()
+        _templates[key] = template
+    return template
+
+
+def template_of(me: Identity) -> dict[str, Any]:
+    """The fields by which a record names this process."""
+    return {
+        "pid": me.pid,
+        "start_id": me.start_id,
+        "instance_id": me.instance_id,
+        "boot_id": me.boot_id,
+        "pid_namespace": me.pid_namespace,
+        "host": me.host,
+        "command": me.command,
+    }
+
+
+def new_token(place: Place, resource: Resource, remembered: int, judged: int, wall_ns: int) -> int:
+    """Greater than every token the guard or the judged record knows; the wall clock bridges a lost guard."""
+    token = max(remembered + 1, judged + 1, wall_ns // 1000)
+    if token > MAX_TOKEN:
+        raise place.directory.invalid(f"{resource.name}.guard", f"no token greater than {token - 1} below 2^53")
+    return token

@@ -1,0 +1,107 @@
+"""``leasectl list``: everything in a directory, and what cannot be read is no reason to hide the rest."""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+from pathlib import Path
+
+import pytest
+
+import ownership
+from leases.commands._facts import age
+from ownership import OwnerRecord
+from tests.support.cli import VERDICTS, Leasectl, resource
+from tests.support.records import file_of, record, snapshot
+
+
+@pytest.mark.parametrize("verdict", [one for one in VERDICTS if one != "free"])
+def test_a_row_has_the_facts_and_nothing_is_changed(leasectl: Leasectl, tmp_path: Path, verdict: str) -> None:
+    with resource(tmp_path / "x", verdict):
+        before = snapshot(tmp_path)
+        said = leasectl("list", tmp_path)
+        told = leasectl("list", "--json", tmp_path).json
+        assert snapshot(tmp_path) == before
+    assert said.code == 0
+    header, row = said.out.splitlines()
+    assert header.split() == ["RESOURCE", "VERDICT", "PID", "AGE", "TOKEN", "PHASE", "COMMAND"]
+    assert row.split()[:3] == [str(tmp_path / "x"), verdict, str(told[0]["pid"])]
+    assert (told[0]["verdict"], told[0]["record"]["phase"]) == (verdict, "owner")
+
+
+def test_the_current_directory_is_the_default(
+    leasectl: Leasectl, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with ownership.acquire("x"):
+        assert str(tmp_path / "x") in leasectl("list").out
+
+
+def test_an_empty_directory_is_an_empty_list(leasectl: Leasectl, tmp_path: Path) -> None:
+    said = leasectl("list", tmp_path)
+    assert (said.code, said.out) == (0, "")
+    assert leasectl("list", tmp_path, "--json").json == []
+
+
+@pytest.mark.parametrize("options", [(), ("--json",)])
+def test_a_directory_that_cannot_be_listed_does_not_hide_the_others(
+    leasectl: Leasectl, tmp_path: Path, options: tuple[str, ...]
+) -> None:
+    with ownership.acquire(tmp_path / "x"):
+        said = leasectl("list", tmp_path / "missing", tmp_path, *options)
+    assert said.code == 1
+    assert str(tmp_path / "x") in said.out
+    assert str(tmp_path / "missing") in (said.out if options else said.err)
+    if options:
+        assert said.json[-1]["error"] == "FileNotFoundError"
+
+
+@pytest.mark.parametrize("options", [(), ("--json",)])
+def test_an_unreadable_record_is_listed_with_its_error(
+    leasectl: Leasectl, tmp_path: Path, options: tuple[str, ...]
+) -> None:
+    with ownership.acquire(tmp_path / "x"):
+        file_of(tmp_path / "bad").mkdir()
+        said = leasectl("list", tmp_path, *options)
+    assert said.code == 65
+    assert str(tmp_path / "x") in said.out
+    if options:
+        (bad,) = [one for one in said.json if "error" in one]
+        assert bad["resource"] == str(tmp_path / "bad")
+        assert bad["exit_code"] == 65
+    else:
+        assert "unusable" in said.out
+
+
+def test_a_registry_is_listed_whole_or_for_one_directory(leasectl: Leasectl, tmp_path: Path) -> None:
+    registry, here, there = tmp_path / "registry", tmp_path / "here", tmp_path / "there"
+    for directory in (registry, here, there):
+        directory.mkdir(mode=0o755)
+    with ownership.acquire(here / "x", also=[there / "y"], registry=registry):
+        whole = leasectl("list", "--registry", registry, "--json").json
+        part = leasectl("list", there, "--registry", registry, "--json").json
+    assert [one["resource"] for one in whole] == [str(here / "x"), str(there / "y")]
+    assert [one["resource"] for one in part] == [str(there / "y")]
+
+
+def test_names_that_are_not_utf8_are_listed(leasectl: Leasectl, tmp_path: Path) -> None:
+    with ownership.acquire(tmp_path / "caf\udce9") as claim:
+        assert claim.record.resource in leasectl("list", tmp_path).out
+        assert leasectl("list", tmp_path, "--json").json[0]["resource"] == claim.record.resource
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"), [(-5, "0 s"), (0, "0 s"), (59, "59 s"), (60, "1 min"), (7300, "2 h"), (200_000, "2 d")]
+)
+def test_age_is_in_one_unit(seconds: int, shown: str) -> None:
+    now = dt.datetime(2026, 11, 29, tzinfo=dt.UTC)
+    assert age(OwnerRecord(**record(), acquired_at=now - dt.timedelta(seconds=seconds)), now) == shown
+
+
+def test_an_owner_that_does_not_say_since_when_has_no_age() -> None:
+    assert age(OwnerRecord(**record())) == "-"
+
+
+def test_a_lock_directory_can_be_named_itself(leasectl: Leasectl, tmp_path: Path) -> None:
+    with ownership.acquire(tmp_path / "x"):
+        assert str(tmp_path / "x") in leasectl("list", os.path.join(tmp_path, ".leases")).out

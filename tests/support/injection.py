@@ -1,0 +1,389 @@
+"""Faults at exact points: strace(1) at the N-th system call of one operation, exceptions where signal handlers run.
+
+Run as a program this file is the *server*: preloaded with the library, it forks one *actor* per request, which performs
+one operation between two markers. The actor's main thread alone is traced, from before the operation on, so that the
+calls of the operation, and nothing else, are counted.
+"""
+
+from __future__ import annotations
+
+import atexit
+import collections
+import ctypes
+import gc
+import inspect
+import json
+import os
+import re
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import traceback
+import types
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+BEGIN, END = "/marker/begin", "/marker/end"
+
+CHANGING = ("flock", "link", "linkat", "unlink", "unlinkat", "rename", "renameat", "renameat2", "write", "pwrite64")
+MAKING = ("openat", "mkdir", "mkdirat", "fchmod", "fchown", "fchownat", "utimensat")
+READING = ("fstat", "newfstatat", "statx", "lstat", "stat", "pread64", "read", "getdents64", "readlink", "pidfd_open")
+ENDING = ("close", "clone", "clone3")
+CALLS = (*CHANGING, *MAKING, *READING, *ENDING)
+MARKERS = ("access", "faccessat", "faccessat2")
+
+
+@dataclass(frozen=True)
+class Point:
+    """The *index*-th call of *name* inside the operation, which is the *when*-th that is traced."""
+
+    name: str
+    index: int
+    when: int
+    shown: str
+
+    def __str__(self) -> str:
+        return f"{self.name}#{self.index} {self.shown}"
+
+
+@dataclass
+class Outcome:
+    """What became of an actor."""
+
+    status: int
+    said: list[Any] = field(default_factory=list)
+    trace: str = ""
+
+    @property
+    def was_killed(self) -> bool:
+        return os.WIFSIGNALED(self.status) and os.WTERMSIG(self.status) == signal.SIGKILL
+
+
+class Server:
+    """The tests' side of the server: start actors, with or without a fault."""
+
+    def __init__(self, scratch: Path) -> None:
+        from tests.support.processes import ROOT, TESTS, Child
+
+        self._scratch = scratch
+        env = {"PYTHONHASHSEED": "0", "PYTHONDONTWRITEBYTECODE": "1", "PYTHONPATH": f"{ROOT}{os.pathsep}{TESTS}"}
+        self._child = Child([sys.executable, "-B", "-W", "ignore", os.path.abspath(__file__)], env)
+        self._tracer: subprocess.Popen[bytes] | None = None
+
+    def close(self) -> None:
+        self._child.close()
+        if self._tracer is not None:
+            self._tracer.wait(60)
+
+    def __enter__(self) -> Server:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def perform(self, operation: str, path: Path, *, named: bool = False, **keywords: Any) -> Outcome:
+        """Perform *operation* without a fault."""
+        self._start(operation, path, named, keywords)
+        return self.finish()
+
+    def traced(self, operation: str, path: Path, fault: str = "", *, named: bool = False, **keywords: Any) -> Outcome:
+        """Perform *operation* under strace with *fault*, an ``inject=`` expression; both over when this returns."""
+        self.begin(operation, path, fault, named=named, **keywords)
+        return self.finish()
+
+    def begin(self, operation: str, path: Path, fault: str, *, named: bool = False, **keywords: Any) -> int:
+        """Start a traced actor and leave it at its operation; its pid. :meth:`hear` and :meth:`finish` follow."""
+        pid = self._start(operation, path, named, keywords, waits=True)
+        output = self._scratch / "trace"
+        traced = ",".join(f"?{name}" for name in (*CALLS, *MARKERS))
+        command = ["strace", "-p", str(pid), "-o", str(output), "-s", "300", "-e", f"trace={traced}"]
+        command += ["-e", "signal=none", *(["-e", f"inject={fault}"] if fault else [])]
+        self._tracer = subprocess.Popen(command, stderr=subprocess.PIPE)
+        assert self._tracer.stderr is not None
+        told = self._tracer.stderr.readline()
+        if b"attached" not in told:
+            raise OSError(f"strace: {told.decode().strip()}")
+        self._child.say("go")
+        return pid
+
+    def hear(self) -> Any:
+        return self._child.hear()
+
+    def go_on(self) -> None:
+        """Let an actor that pauses go on."""
+        self._child.say("go")
+
+    def finish(self) -> Outcome:
+        outcome = Outcome(0)
+        while not isinstance(heard := self._child.hear(), dict) or "status" not in heard:
+            outcome.said.append(heard)
+        outcome.status = heard["status"]
+        if self._tracer is not None:
+            self._tracer.communicate(timeout=60)
+            self._tracer = None
+            outcome.trace = (self._scratch / "trace").read_text(errors="replace")
+        return outcome
+
+    def _start(self, operation: str, path: Path, named: bool, keywords: dict[str, Any], waits: bool = False) -> int:
+        self._child.say([operation, str(path), named, waits, keywords])
+        return int(self._child.hear()) if waits else 0
+
+
+def can_trace() -> bool:
+    """Whether strace is there and may attach."""
+    if shutil.which("strace") is None:
+        return False
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as idle:
+        try:
+            seen = subprocess.Popen(["strace", "-p", str(idle.pid)], stderr=subprocess.PIPE)
+            assert seen.stderr is not None
+            attached = b"attached" in seen.stderr.readline()
+        finally:
+            idle.kill()
+        seen.communicate(timeout=60)
+    return attached
+
+
+def points(trace: str) -> list[Point]:
+    """Every call between the markers of an undisturbed run, the end marker as the last."""
+    counts: collections.Counter[str] = collections.Counter()
+    offsets: collections.Counter[str] | None = None
+    found = []
+    for line in trace.splitlines():
+        call = re.match(r"([a-z_0-9]+)\((.*)", line)
+        if call is None:
+            continue
+        name, rest = call.groups()
+        counts[name] += 1
+        if BEGIN in rest and name in MARKERS:
+            offsets = counts.copy()
+        elif offsets is not None:
+            found.append(Point(name, counts[name] - offsets[name], counts[name], rest[:120]))
+            if END in rest and name in MARKERS:
+                return found
+    raise ValueError(f"no markers in the trace:\n{trace}")
+
+
+class Interrupter:
+    """Does something at the N-th point of an operation where CPython would run a signal handler.
+
+    It runs them when a Python function is entered and when a call of a C function has returned (and when a loop jumps
+    back, which is always near one of those). Profiling stops there too, so every point can be had, one after another.
+
+    :param act: what the handler does; may raise
+    :param ignored: files whose code is not part of the operation
+    """
+
+    def __init__(self, act: Callable[[], Any], ignored: tuple[str, ...] = ()) -> None:
+        self._act = act
+        self._ignored = (__file__, *ignored)
+        self._left = 0
+        self.point = ""
+
+    def run(self, number: int, operation: Callable[[], Any]) -> Any:
+        """Do *operation*, interrupted at point *number* (from 1); :attr:`point` stays empty if it has fewer."""
+        self._left = number
+        self.point = ""
+        sys.setprofile(self._look)
+        try:
+            return operation()
+        finally:
+            sys.setprofile(None)
+
+    def _look(self, frame: types.FrameType, event: str, called: Any) -> None:
+        if event not in ("call", "c_return") or frame.f_code.co_filename in self._ignored:
+            return
+        if event == "call" and frame.f_code.co_flags & inspect.CO_GENERATOR:
+            return  # may be told when one is closed, and handlers do not run there
+        self._left -= 1
+        if self._left == 0:
+            after = f" after {called.__name__}" if event == "c_return" else ""
+            self.point = f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno} {frame.f_code.co_name}{after}"
+            self._act()
+
+
+# -- the server, a program of its own
+
+
+def _serve() -> None:
+    import ownership
+    import ownership._directory as directory
+
+    _warm_up(ownership)
+    while True:
+        line = os.read(0, 65536)
+        if not line:
+            return
+        operation, path, named, waits, keywords = json.loads(line)
+        pid = os.fork()
+        if pid == 0:
+            directory.LockDirectory.unnamed_by_default = not named and directory.LockDirectory.unnamed_by_default
+            ctypes.CDLL(None).prctl(0x59616D61, ctypes.c_ulong(-1 & (2**64 - 1)), 0, 0, 0)  # any process may trace us
+            actor = Actor(path, waits, keywords)
+            try:
+                getattr(actor, operation)()
+                atexit._run_exitfuncs()
+            except BaseException as error:
+                _say({"raised": repr(error), "from": traceback.format_tb(error.__traceback__)[-2:]})
+                os._exit(3)
+            os._exit(0)
+        _say({"status": os.waitpid(pid, 0)[1]})
+
+
+def _warm_up(ownership: Any) -> None:
+    """Import, compile and cache whatever a first operation would."""
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as folder:
+        for _ in range(2):
+            claim = ownership.acquire(folder + "/warm")
+            claim.announce("warm")
+            claim.verify()
+            claim.release()
+            ownership.reclaim(folder + "/warm")
+            ownership.inspect(folder + "/warm")
+    gc.collect()
+    gc.freeze()
+    gc.disable()
+
+
+def _say(value: Any) -> None:
+    os.write(1, (json.dumps(value) + "\n").encode())
+
+
+class Actor:
+    """One forked process that performs one operation between the markers."""
+
+    def __init__(self, path: str, waits: bool, keywords: dict[str, Any]) -> None:
+        import ownership
+
+        self.ownership = ownership
+        self.path, self.waits, self.keywords = path, waits, keywords
+        self.claim: Any = None
+
+    def _between(self, operation: Callable[[], Any]) -> Any:
+        if self.waits:
+            _say(os.getpid())
+            select.select([0], [], [])  # not among the traced calls: the tracer may attach before it or within
+            os.read(0, 65536)
+        os.access(BEGIN, os.F_OK)
+        value: Any = None
+        failure: BaseException | None = None
+        try:
+            value = operation()
+        except BaseException as error:
+            failure = error
+        os.access(END, os.F_OK)
+        if failure is not None:
+            known = isinstance(failure, self.ownership.OwnershipError)
+            named = isinstance(failure, OSError) and bool(failure.filename)
+            _say({"error": type(failure).__name__, "text": str(failure), "typed": known or named})
+        else:
+            _say({"value": None if value is None else str(value)})
+        return value
+
+    def _pause(self) -> None:
+        if self.keywords.get("pause"):
+            _say("paused")
+            os.read(0, 65536)
+
+    def _acquire(self) -> Any:
+        return self.ownership.acquire(self.path, also=self.keywords.get("also", []), timeout=0)
+
+    def _finish(self) -> None:
+        """Say what is open, after everything was done once more without a fault and given up."""
+        self._acquire().release()
+        _say({"open": len(os.listdir("/proc/self/fd"))})
+
+    def acquire(self) -> None:
+        """Acquire; let others look while the outcome stands; then the same again."""
+        claim = self._between(self._acquire)
+        self._pause()
+        if claim is not None:
+            claim.verify()
+            claim.release()
+        self._finish()
+
+    def release(self) -> None:
+        claim = self._acquire()
+        self._between(claim.release)
+        self._pause()
+        self._finish()
+
+    def announce(self) -> None:
+        self._keeping(self._acquire(), lambda claim: claim.announce("serving", data={"answer": 42}))
+
+    def verify(self) -> None:
+        """Verify after the record was deleted: it is put back."""
+        claim = self._acquire()
+        os.unlink(claim.path.parent / ".leases" / f"{claim.path.name}.json")
+        self._keeping(claim, lambda claim: claim.verify())
+
+    def _keeping(self, claim: Any, operation: Callable[[Any], None]) -> None:
+        """Do something that leaves us the owner whatever becomes of it."""
+        self._between(lambda: operation(claim))
+        _say({"ours": _outcome(claim.verify)})
+        self._pause()
+        operation(claim)
+        claim.release()
+        self._finish()
+
+    def reclaim(self) -> None:
+        self._between(lambda: self.ownership.reclaim(self.path).verdict.value)
+        self._pause()
+        self._finish()
+
+    def inspect(self) -> None:
+        self._between(lambda: self.ownership.inspect(self.path).verdict.value)
+        self._pause()
+        self._finish()
+
+    def break_claim(self) -> None:
+        """Evict a live owner."""
+        token = self.keywords["token"]
+        self._between(lambda: self.ownership.break_claim(self.path, token=token).verdict.value)
+        self._pause()
+        self.ownership.break_claim(self.path, token=token)
+        self._finish()
+
+    def adopt(self) -> None:
+        """Adopt what another process hands over."""
+        claim = self._between(lambda: self.ownership.adopt(dict(self.keywords["heir"])))
+        self._pause()
+        if claim is None:
+            claim = self.ownership.adopt(dict(self.keywords["heir"]))
+        claim.verify()
+        claim.release()
+
+    def pass_on(self) -> None:
+        """Acquire and release."""
+        begun = time.monotonic()
+        claim = self._acquire()
+        took = time.monotonic() - begun
+        token = claim.token
+        claim.release()
+        _say({"token": token, "took": took})
+
+    def die(self) -> None:
+        """Acquire, and be killed as the owner."""
+        self.claim = self._acquire()
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _outcome(function: Callable[[], Any]) -> str:
+    try:
+        function()
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    return ""
+
+
+if __name__ == "__main__":
+    warnings.simplefilter("ignore")
+    _serve()
