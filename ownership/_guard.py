@@ -1,8 +1,8 @@
 """The guard: a short mutex around read, decide and write, and the memory that outlives every owner.
 
-An OS lock on ``NAME.guard``, which we never unlink; it is compared with its path after locking all the same. The lock is
-filelock's ``lock_descriptor`` on a descriptor opened here without following links; ``FileLock`` follows them. Threads of
-one process exclude each other by the same lock, each on its own descriptor.
+An OS lock on ``NAME.guard``, a file we never unlink; it is compared with its path after locking all the same. The lock
+is filelock's ``lock_descriptor`` on a descriptor opened here without following links (``FileLock`` follows them).
+Threads of one process exclude each other by the same lock, each on its own descriptor.
 """
 
 from __future__ import annotations
@@ -96,8 +96,7 @@ class Guard:
             self.afterwards.pop()()
 
     def close_spare(self) -> None:
-        descriptor = self.spare.pop(None, None)
-        if descriptor is not None:
+        if (descriptor := self.spare.pop(None, None)) is not None:
             descriptor.close()
 
     def __del__(self) -> None:
