@@ -189,7 +189,7 @@ class Acquisition:
             self._clear_temporary(place, resource, remembered.owner)
         part.stamped = True
         remembered = after_end(remembered, examined, wall_ns, self.me.boot_id)
-        hold.write(remembered._replace(token=token, owner=place.identity(self.me)))
+        hold.write(GuardState(token, place.identity(self.me), *remembered[2:]))
         if examined.signature is not None:
             place.directory.remove(part.filename, examined.signature)
         place.owned[resource.name] = token

@@ -30,6 +30,8 @@ from ownership._paths import StrPath
 from ownership._process import ProcessTable, printable, system_processes
 from ownership._ref import OwnerRef
 
+_OWNING = (State.HELD, State.ACQUIRING)
+
 
 class Claim:
     """The handle of an owner.
@@ -189,7 +191,9 @@ class Claim:
 
     def __del__(self) -> None:
         holding = getattr(self, "_holding", None)
-        if holding is None or holding.process != os.getpid() or sys.is_finalizing():
+        if holding is None or holding.state not in _OWNING:
+            return
+        if holding.process != os.getpid() or sys.is_finalizing():
             return
         if holding.retire(State.RELEASED):
             holding.abandoned = True
@@ -251,7 +255,7 @@ def acquire(
         me,
         checked_labels(labels),
     )
-    holding = Holding(me, clock, found[0])
+    holding = Holding(me, clock, found[0], me.pid if processes is None else os.getpid())
     try:
         acquisition.run(holding)
         return Claim(holding)

@@ -57,7 +57,7 @@ class Heir(Generic[_Claim]):
         :raises HandoverError: too late: it was taken back, adopted by another, or acquired by somebody
         """
         table = processes or system_processes()
-        holding = Holding(table.current(), clock, self.targets[0].resource)
+        holding = Holding(table.current(), clock, self.targets[0].resource, os.getpid())
         try:
             Adoption(holding, self.targets, _hash(self.secret)).run()
             return self.claim_of(holding)

@@ -42,7 +42,7 @@ class Holding:
     :ivar reason: why it was lost
     """
 
-    def __init__(self, me: Identity, clock: Clock, primary: Resource) -> None:
+    def __init__(self, me: Identity, clock: Clock, primary: Resource, process: int) -> None:
         self.me = me
         self.clock = clock
         self.primary = primary
@@ -51,7 +51,7 @@ class Holding:
         self.reason = ""
         self.heir: str | None = None
         self.abandoned = False
-        self.process = os.getpid()
+        self.process = process
         self.mutex: Any = threading.RLock()
         self._event: threading.Event | None = None
 

@@ -127,7 +127,7 @@ def inspection_of(resource: Resource, registry: str | None, remembered: GuardSta
         examined.owner,
         running,
         record.token if record else remembered.token,
-        remembered.previous,
+        remembered.previous and remembered.previous.shown,
         malformed.fault if isinstance(malformed, Malformed) else None,
     )
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
+import time
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated, Literal, NamedTuple
@@ -76,6 +78,30 @@ class Previous(Value):
     reason: str = ""
     at: AwareDatetime | None = None
 
+    @property
+    def shown(self) -> Previous:
+        return self
+
+
+class Ending(NamedTuple):
+    """A :class:`Previous` in the making: every release writes one, so it is put into words by hand.
+
+    :ivar wall_ns: when
+    """
+
+    how: Literal["released", "closed", "died"]
+    reason: str
+    wall_ns: int
+
+    @property
+    def text(self) -> bytes:
+        reason = b'"reason":%b,' % json.dumps(self.reason, ensure_ascii=False).encode() if self.reason else b""
+        return b'{"how":"%b",%b"at":"%b"}' % (self.how.encode(), reason, moment(self.wall_ns))
+
+    @property
+    def shown(self) -> Previous:
+        return Previous(how=self.how, reason=self.reason, at=timestamp(self.wall_ns))
+
 
 class Death(Value):
     """When an owner was found dead: CLOCK_BOOTTIME in seconds, and the boot it belongs to."""
@@ -102,7 +128,7 @@ class GuardState(NamedTuple):
 
     token: int = 0
     owner: OwnerIdentity | None = None
-    previous: Previous | None = None
+    previous: Previous | Ending | None = None
     deaths: tuple[Death, ...] = ()
     adopted: str | None = None
 
@@ -116,6 +142,20 @@ class Malformed:
 
     head: str
     fault: str
+
+
+_second = (-1, b"")
+
+
+def moment(wall_ns: int) -> bytes:
+    """:func:`timestamp` as text; only its fraction is made anew within a second."""
+    global _second
+    seconds, rest = divmod(wall_ns, 1_000_000_000)
+    known, text = _second
+    if known != seconds:
+        text = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds)).encode()
+        _second = seconds, text
+    return b"%b.%06dZ" % (text, rest // 1000)
 
 
 def timestamp(wall_ns: int) -> dt.datetime:

@@ -6,7 +6,7 @@ import os
 
 from ownership._errors import OwnershipError
 from ownership._guard import Guard, Hold
-from ownership._models import GuardState, Malformed, OwnerRecord, Previous, timestamp
+from ownership._models import Ending, GuardState, Malformed, OwnerRecord
 from ownership._paths import Resource
 from ownership._pinned import DirectoryChanged, Signature, signature_of
 from ownership._place import Place, pinned
@@ -143,9 +143,8 @@ class Part:
             self.place.directory.discard(self.filename)
         remembered = hold.read()
         if there:
-            previous = Previous(how=how, reason=reason[:120], at=timestamp(wall_ns))  # type: ignore[arg-type]
-            token = max(remembered.token, self.token)
-            hold.write(remembered._replace(token=token, owner=None, previous=previous))
+            token, ending = max(remembered.token, self.token), Ending(how, reason[:120], wall_ns)  # type: ignore[arg-type]
+            hold.write(GuardState(token, None, ending, remembered.deaths, remembered.adopted))
         else:
             self.blank(hold, remembered)
 

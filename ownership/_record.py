@@ -19,7 +19,7 @@ from ownership._models import (
     OwnerIdentity,
     OwnerRecord,
     Previous,
-    timestamp,
+    moment,
 )
 
 MAX_RECORD_BYTES = 64 * 1024
@@ -56,8 +56,8 @@ class Template:
         assert found
 
     def fill(self, token: int, wall_ns: int) -> bytes:
-        at = timestamp(wall_ns).isoformat(timespec="microseconds")[:-6].encode()
-        return b'%b"token":%d,"acquired_at":"%bZ","updated_at":"%bZ"%b' % (self._head, token, at, at, self._tail)
+        at = moment(wall_ns)
+        return b'%b"token":%d,"acquired_at":"%b","updated_at":"%b"%b' % (self._head, token, at, at, self._tail)
 
 
 _EPOCH = dt.datetime.fromtimestamp(0, dt.UTC)
@@ -157,7 +157,8 @@ def encode_guard(state: GuardState) -> bytes:
     """*state* as exactly 512 bytes, so that one write replaces whatever was there."""
     text = _guard_text(state)
     if len(text) > MAX_GUARD_BYTES and state.previous is not None:  # what is only for people goes first
-        state = state._replace(previous=Previous(how=state.previous.how, at=state.previous.at))
+        previous = state.previous.shown
+        state = state._replace(previous=Previous(how=previous.how, at=previous.at))
         text = _guard_text(state)
     for kept in (2, 1, 0):
         if len(text) > MAX_GUARD_BYTES:

@@ -357,7 +357,10 @@ class Actor:
         claim = self._between(lambda: self.ownership.adopt(dict(self.keywords["heir"])))
         self._pause()
         if claim is None:
-            claim = self.ownership.adopt(dict(self.keywords["heir"]))
+            try:
+                claim = self.ownership.adopt(dict(self.keywords["heir"]))
+            except self.ownership.HandoverError:  # it had taken the record before it failed, and gave it up
+                return
         claim.verify()
         claim.release()
 

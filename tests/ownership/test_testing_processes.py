@@ -1,0 +1,219 @@
+"""The fakes and the real processes that are shipped for users' tests."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+import ownership.testing
+from ownership._process import Comparison, ProcessState, ProcessTable, compare_start_ids, system_processes
+from ownership.testing import (
+    FakeProcessTable,
+    reuse_pid,
+    sleeping_process,
+    stopped_process,
+    wait_until,
+    zombie,
+)
+
+
+def ready(descriptor: int) -> bool:
+    poller = select.poll()
+    poller.register(descriptor, select.POLLIN)
+    return any(events & select.POLLIN for _, events in poller.poll(0))
+
+
+def children() -> list[int]:
+    """Our children, zombies included, that nobody reaped."""
+    with open(f"/proc/self/task/{os.getpid()}/children", encoding="ascii") as file:
+        return [int(pid) for pid in file.read().split()]
+
+
+def test_the_list_of_names_is_sorted_and_complete() -> None:
+    assert ownership.testing.__all__ == sorted(ownership.testing.__all__)
+    assert all(hasattr(ownership.testing, name) for name in ownership.testing.__all__)
+
+
+# the fake
+
+
+def test_a_fake_table_is_a_process_table_with_one_process() -> None:
+    table: ProcessTable = FakeProcessTable(42)
+    me = table.current()
+    assert (me.pid, table.observe(42).start_id, table.observe(42).state) == (42, me.start_id, ProcessState.RUNNING)
+    assert table.observe(43).exists is False
+
+
+def test_processes_live_stop_and_die_when_told() -> None:
+    table = FakeProcessTable()
+    start_id = table.add(7, command="worker")
+    assert (table.observe(7).start_id, table.command_of(7)) == (start_id, "worker")
+    table.stop(7)
+    assert table.observe(7).state is ProcessState.STOPPED
+    table.resume(7)
+    assert table.observe(7).state is ProcessState.RUNNING
+    table.set_state(7, ProcessState.FROZEN)
+    assert table.observe(7).state is ProcessState.FROZEN
+    table.zombify(7)
+    assert (table.observe(7).exists, table.observe(7).state) == (True, ProcessState.ZOMBIE)
+    table.kill(7)
+    assert (table.observe(7).exists, table.command_of(7)) == (False, None)
+
+
+def test_a_reused_number_has_a_start_id_that_differs_for_certain() -> None:
+    table = FakeProcessTable()
+    before = table.add(7)
+    after = table.reuse(7)
+    assert compare_start_ids(before, after) is Comparison.DIFFERENT
+    assert table.observe(7).start_id == after
+
+
+def test_a_failing_probe_tells_nothing_until_it_works_again() -> None:
+    table = FakeProcessTable()
+    start_id = table.add(7)
+    table.fail(7, "stat: EIO")
+    seen = table.observe(7)
+    assert (seen.exists, seen.start_id, seen.state, seen.detail) == (None, None, ProcessState.UNKNOWN, "stat: EIO")
+    assert table.open_handle(7, start_id) is None
+    table.fail(7, exists=True)
+    assert table.observe(7).exists is True
+    table.resume(7)
+    assert table.observe(7).start_id == start_id
+
+
+def test_the_current_identity_can_be_set() -> None:
+    table = FakeProcessTable()
+    table.become(replace(table.current(), pid=77, pid_namespace=5))
+    assert (table.current().pid, table.current().pid_namespace) == (77, 5)
+    assert table.observe(77).start_id == table.current().start_id
+
+
+def test_a_fake_table_notes_what_it_was_asked() -> None:
+    table = FakeProcessTable()
+    table.observe(7)
+    table.observe(8)
+    assert table.observed == [7, 8]
+
+
+def test_a_handle_of_the_fake_gets_ready_when_the_process_ends() -> None:
+    with FakeProcessTable() as table:
+        ends: list[Callable[[int], object]] = [table.kill, table.zombify, table.reuse]
+        for pid, end in enumerate(ends, start=7):
+            handle = table.open_handle(pid, table.add(pid))
+            assert handle is not None
+            assert not os.get_inheritable(handle)
+            assert not ready(handle)
+            end(pid)
+            assert ready(handle)
+            os.close(handle)
+
+
+def test_a_handle_of_a_zombie_is_ready_at_once_and_of_a_stranger_there_is_none() -> None:
+    with FakeProcessTable() as table:
+        start_id = table.add(7)
+        table.zombify(7)
+        handle = table.open_handle(7, start_id)
+        assert handle is not None
+        assert ready(handle)
+        os.close(handle)
+        with pytest.raises(ProcessLookupError):
+            table.open_handle(7, table.add(8))
+        with pytest.raises(ProcessLookupError):
+            table.open_handle(9, start_id)
+    assert FakeProcessTable(handles=False).open_handle(1000, "") is None
+
+
+def test_a_handle_that_was_closed_does_not_disturb_the_end() -> None:
+    table = FakeProcessTable()
+    handle = table.open_handle(7, table.add(7))
+    assert handle is not None
+    os.close(handle)
+    table.kill(7)
+
+
+def test_misuse_of_the_fake_is_told_at_once() -> None:
+    table = FakeProcessTable()
+    with pytest.raises(ValueError, match="free"):
+        table.add(1000)
+    with pytest.raises(ValueError, match="not 7"):
+        table.kill(7)
+    with pytest.raises(ValueError, match="pid must be"):
+        table.observe(0)
+
+
+# the real ones
+
+
+def test_real_helpers_leave_no_child_behind() -> None:
+    before = children()
+    for make in (zombie, stopped_process, sleeping_process):
+        with make() as pid:
+            assert pid in children()
+        assert children() == before
+
+
+def test_real_helpers_reap_their_child_when_the_body_fails() -> None:
+    before = children()
+    for make in (zombie, stopped_process, sleeping_process):
+        with pytest.raises(KeyError), make():
+            raise KeyError
+    assert children() == before
+
+
+def test_the_body_may_end_and_reap_the_child_itself() -> None:
+    """The number may be another process's by then: nothing is signalled."""
+    with sleeping_process() as pid:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        with reuse_pid(pid):
+            stranger = system_processes().observe(pid).start_id
+    with sleeping_process() as pid:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        outer = reuse_pid(pid)
+        outer.__enter__()
+    assert system_processes().observe(pid).state is ProcessState.RUNNING
+    outer.__exit__(None, None, None)
+    assert stranger is not None
+
+
+def test_a_stopped_process_runs_again_when_continued() -> None:
+    with stopped_process() as pid:
+        assert system_processes().observe(pid).state is ProcessState.STOPPED
+        os.kill(pid, signal.SIGCONT)
+        wait_until(lambda: system_processes().observe(pid).state is ProcessState.RUNNING)
+
+
+def test_a_number_still_in_use_is_not_reused() -> None:
+    with sleeping_process() as pid, pytest.raises(RuntimeError, match="still in use"), reuse_pid(pid):
+        pass
+    with zombie() as pid, pytest.raises(RuntimeError, match="reap it"), reuse_pid(pid):
+        pass
+
+
+def test_numbers_are_reused_again_and_again_and_never_taken_for_one_process() -> None:
+    with sleeping_process() as pid:
+        seen = [system_processes().observe(pid).start_id]
+    for _ in range(5):
+        with reuse_pid(pid) as again:
+            assert again == pid
+            seen.append(system_processes().observe(pid).start_id)
+    assert None not in seen
+    for n, one in enumerate(seen):
+        for other in seen[n + 1 :]:
+            assert compare_start_ids(str(one), str(other)) is Comparison.DIFFERENT
+
+
+def test_waiting_ends_with_the_condition_or_with_an_error() -> None:
+    looks = iter([False, False, True])
+    wait_until(lambda: next(looks))
+    started = time.monotonic()
+    with pytest.raises(TimeoutError):
+        wait_until(lambda: False, timeout=0.02)
+    assert time.monotonic() - started < 2

@@ -1,0 +1,121 @@
+"""Only type-checked, under ``mypy --strict``: the public names as a user's program uses them."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, assert_type
+
+import ownership
+from ownership import testing
+
+
+def acquire(path: Path | str | bytes | os.PathLike[str]) -> None:
+    with ownership.acquire(path, timeout=5.0, labels={"app": "1.2"}) as claim:
+        assert_type(claim, ownership.Claim)
+        assert_type(claim.token, int)
+        assert_type(claim.tokens, Mapping[Path, int])
+        assert_type(claim.record, ownership.OwnerRecord)
+        assert_type(claim.ref, ownership.OwnerRef)
+        assert_type(claim.path, Path)
+        assert_type(claim.lost, threading.Event)
+        assert_type(claim.held, bool)
+        claim.verify()
+        claim.announce("serving", endpoint="tcp:127.0.0.1:8123", data={"version": "1.2", "list": [1, None]})
+        claim.announce(labels={"a": "b"})
+        claim.keep_across_exec("the next program")
+        claim.release("done")
+
+
+def acquire_with_everything(told: list[ownership.AlreadyOwnedError]) -> ownership.Claim:
+    clock, table = testing.FakeClock(), testing.FakeProcessTable()
+    return ownership.acquire(
+        ownership.named("nightly"),
+        timeout=None,
+        also=["/srv/data", Path("/srv/more"), b"/srv/bytes"],
+        registry=Path("/srv/registry"),
+        on_wait=told.append,
+        clock=clock,
+        processes=table,
+    )
+
+
+def hand_over(claim: ownership.Claim) -> None:
+    with claim.handover(timeout=3.0) as heir:
+        assert_type(heir, ownership.Heir[ownership.Claim])
+        assert_type(heir.adopt(), ownership.Claim)
+        assert_type(heir.to_env(), dict[str, str])
+    assert_type(ownership.adopt(), ownership.Claim)
+    assert_type(ownership.adopt({"LEASES_HEIR": ""}), ownership.Claim)
+
+
+def look(path: Path) -> ownership.Verdict:
+    found = ownership.inspect(path, registry="/srv/registry")
+    assert_type(found, ownership.Inspection)
+    assert_type(found.verdict, ownership.Verdict)
+    assert_type(found.reason, str)
+    assert_type(found.record, ownership.OwnerRecord | None)
+    assert_type(found.running, ownership.Running | None)
+    assert_type(found.ref, ownership.OwnerRef | None)
+    assert_type(found.previous, ownership.Previous | None)
+    assert_type(found.verdict.may_be_evicted, bool)
+    running = ownership.find(path)
+    if running is not None:
+        assert_type(running.endpoint, str | None)
+        assert_type(running.data, dict[str, Any])
+        assert_type(running.phase, str)
+    assert_type(ownership.running("/srv"), list[ownership.Running])
+    for one in ownership.inspect_all("/srv"):
+        assert_type(one, ownership.Inspection)
+    assert_type(ownership.wait(path, timeout=1.0), ownership.Inspection)
+    return found.verdict
+
+
+def evict(path: Path) -> None:
+    assert_type(ownership.reclaim(path), ownership.Inspection)
+    assert_type(ownership.break_claim(path, token=5), ownership.Inspection)
+    for found, removed in ownership.reclaim_all("/srv", dry_run=True):
+        assert_type(found, ownership.Inspection)
+        assert_type(removed, bool)
+
+
+def values(ref: ownership.OwnerRef, record: ownership.OwnerRecord) -> None:
+    assert_type(ownership.OwnerRef.from_env(), ownership.OwnerRef)
+    assert_type(ownership.OwnerRef.from_env({}), ownership.OwnerRef)
+    assert_type(ref.to_env(), dict[str, str])
+    assert_type(ref.path, Path)
+    assert_type(ref.owner, ownership.OwnerIdentity)
+    assert_type(record.pid, int)
+    assert_type(record.lease, ownership.LeaseTerms | None)
+    assert_type(record.labels, dict[str, str])
+    assert_type(ownership.schema(), dict[str, Any])
+
+
+def processes(pid: int) -> None:
+    assert_type(ownership.exists(pid), bool)
+    assert_type(ownership.is_alive(pid), bool)
+    assert_type(ownership.is_zombie(pid), bool)
+    assert_type(ownership.is_stopped(pid), bool)
+    assert_type(ownership.start_id(pid), str | None)
+
+
+def errors(path: Path) -> int:
+    try:
+        ownership.acquire(path)
+    except ownership.AcquireTimeoutError as error:
+        assert_type(error.verdict, ownership.Verdict)
+    except ownership.AlreadyOwnedError as error:
+        assert_type(error.record, ownership.OwnerRecord | None)
+        assert_type(error.reason, str)
+        assert_type(error.hint, str)
+    except ownership.GuardTimeoutError as error:
+        assert_type(error.holder, int | None)
+    except ownership.InvalidRecordError as error:
+        assert_type(error.head, str)
+    except ownership.LossError as error:
+        assert_type(error.reason, str)
+    except ownership.OwnershipError as error:
+        return error.exit_code
+    return 0
