@@ -7,6 +7,7 @@ import os
 from functools import partial
 
 from ownership._errors import UnsupportedFilesystemError, explained
+from ownership._fork import Descriptor
 from ownership._location import Location
 from ownership._paths import shown
 from ownership._pinned import DirectoryChanged, PinnedDirectory, Signature
@@ -27,33 +28,36 @@ class LockDirectory(PinnedDirectory):
         super().__init__(location)
         self.unnamed = self.unnamed_by_default
 
-    def publish(self, filename: str, content: bytes, temporary: str) -> tuple[int, int]:
+    def publish(self, filename: str, content: bytes, temporary: str, keep: Descriptor | None = None) -> tuple[int, int]:
         """Give *filename* a complete file, never replacing one; device and inode of it.
+
+        :param keep: what is to hold the file open, which keeps its inode from being reused; may stay closed
 
         :param temporary: name of the temporary file where there are no unnamed ones
         :raises FileExistsError: something has that name
         """
         if self.unnamed:
             try:
-                return self._publish_unnamed(filename, content)
+                return self._publish_unnamed(filename, content, keep or Descriptor(), keep is not None)
             except OSError as error:
                 if error.errno not in _NO_UNNAMED or not self.is_at_path():
                     raise self.told(error, filename) from None
                 self.unnamed = error.errno == errno.EPERM  # that one has other causes too; the named form will say
         return self._publish_named(filename, content, temporary)
 
-    def _publish_unnamed(self, filename: str, content: bytes) -> tuple[int, int]:
+    def _publish_unnamed(self, filename: str, content: bytes, into: Descriptor, keep: bool) -> tuple[int, int]:
         assert UNNAMED is not None
-        numbers: list[int] = []
+        fd = self.descriptor.number
+        kept = False
         try:
-            fd, mode = self.descriptor.number, self.location.file_mode
-            flags = UNNAMED | os.O_RDWR | NO_FOLLOW
-            numbers.extend(map(partial(os.open, dir_fd=fd), (".",), (flags,), (mode,)))
-            found = self.fill(numbers[0], content)
-            os.link(f"/proc/self/fd/{numbers[0]}", filename, dst_dir_fd=fd, follow_symlinks=True)
+            found = into.open(".", UNNAMED | os.O_RDWR | NO_FOLLOW, self.location.file_mode, fd)
+            self._write(into.number, content)
+            self._own(into.number, found)
+            os.link(f"/proc/self/fd/{into.number}", filename, dst_dir_fd=fd, follow_symlinks=True)
+            kept = keep
         finally:
-            if numbers:
-                os.close(numbers[0])
+            if not kept:
+                into.close()
         return found.st_dev, found.st_ino
 
     def _publish_named(self, filename: str, content: bytes, temporary: str) -> tuple[int, int]:
@@ -100,13 +104,17 @@ class LockDirectory(PinnedDirectory):
 
     def fill(self, number: int, content: bytes) -> os.stat_result:
         """Write *content* whole, with the documented mode and owner whatever the umask."""
+        self._write(number, content)
+        found = os.fstat(number)
+        self._own(number, found)
+        return found
+
+    def _write(self, number: int, content: bytes) -> None:
         if content and os.write(number, content) != len(content):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        return self.own(number)
 
-    def own(self, number: int) -> os.stat_result:
+    def _own(self, number: int, found: os.stat_result) -> None:
         """Mode and owner of a file just made, as documented, whatever the umask."""
-        found = os.fstat(number)
         if found.st_mode & 0o7777 != self.location.file_mode:
             os.fchmod(number, self.location.file_mode)
         if self.location.account and (found.st_uid, found.st_gid) != self.location.account:
@@ -116,7 +124,6 @@ class LockDirectory(PinnedDirectory):
             except PermissionError:
                 if uid >= 0:  # a group we are not in: the mode decides who can use it
                     raise
-        return found
 
     def remove(self, filename: str, signature: Signature) -> None:
         """Unlink *filename* if it still is the file with *signature*.

@@ -18,6 +18,7 @@ gate = threading.RLock()
 _held: set[Descriptor] = set()
 _in_child: list[Callable[[], None]] = []
 _installed = False
+_MANY = 256
 
 
 class Descriptor:
@@ -60,11 +61,14 @@ class Descriptor:
             return False
         return found.st_ino == self.inode and found.st_dev == self.device
 
-    def close(self) -> None:
-        """Close it if it is still ours; a number that the program reuses is left alone. Never raises."""
+    def close(self, *, intact: bool = False) -> None:
+        """Close it if it is still ours; a number that the program reuses is left alone. Never raises.
+
+        :param intact: it was looked at just now
+        """
         if self._numbers:
             try:
-                if self.inode == 0 or self.intact():  # 0: interrupted between opening and looking
+                if intact or self.inode == 0 or self.intact():  # 0: interrupted between opening and looking
                     os.close(self._numbers[0])
             except OSError:
                 pass
@@ -72,6 +76,11 @@ class Descriptor:
         self.number = -1
         self.device = self.inode = 0
         _held.discard(self)
+
+
+def has_room() -> bool:
+    """Whether we hold few enough descriptors to keep one that only saves time."""
+    return len(_held) < _MANY
 
 
 def in_child(callback: Callable[[], None]) -> None:

@@ -61,7 +61,8 @@ class Guard:
         self.afterwards: list[Callable[[], object]] = []
         self.inside: set[int] = set()  # threads
         self.spare: dict[None, Descriptor] = {}  # at most one: taken and put back in single steps
-        self.memory = (b"", NO_GUARD_STATE)  # what was read last, and what it means
+        self.memory = (b"", NO_GUARD_STATE)  # what was read or written last, and what it means
+        self.inode = 0  # of the file that it was written into
 
     def run(self, deadline: float, clock: Clock, action: Callable[[Hold], _Result], *, patient: bool = True) -> _Result:
         """*action* with the guard held: nobody else decides about this resource meanwhile.
@@ -248,6 +249,16 @@ class Hold:
             self._guard.memory = raw, state
         return state
 
+    def recall(self, token: int) -> GuardState:
+        """What we wrote when we drew *token*, if it was into this very file; else what the guard remembers.
+
+        For an owner whose record is still there: whoever wrote since then died before doing what it was about to do.
+        """
+        _, state = self._guard.memory
+        if state.token == token and self._guard.inode == self._descriptor.inode:
+            return state
+        return self.read()
+
     def write(self, state: GuardState) -> None:
         """:raises OSError: with path and hint; the old content stays whole"""
         raw = encode_guard(state)
@@ -257,6 +268,7 @@ class Hold:
         except OSError as error:
             raise self._guard.told(error) from None
         self._guard.memory = raw, state
+        self._guard.inode = self._descriptor.inode
 
 
 _recent: dict[Guard, None] = {}  # the last used ones, oldest first: they keep descriptor and memory

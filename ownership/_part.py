@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 
+from ownership import _fork
 from ownership._errors import OwnershipError
+from ownership._fork import Descriptor
 from ownership._guard import Guard, Hold
 from ownership._models import Ending, GuardState, Malformed, OwnerRecord
 from ownership._paths import Resource
@@ -39,6 +41,7 @@ class Part:
         self.signature: Signature | None = None
         self.confirmed = self.stamped = self.published = self.retired = self.made_witness = False
         self._record: OwnerRecord | None = None
+        self._open = Descriptor()
         self._put(place)
 
     def _put(self, place: Place) -> None:
@@ -77,9 +80,23 @@ class Part:
         return (None, None) if found is None else (decode(found[0], self.resource.shown), found[1])
 
     def is_there(self) -> bool:
-        """Whether our record is at its place, byte for byte or at least by instance and token."""
+        """Whether our record is at its place: the file that we hold open, or else by what it says."""
+        if self._open.number >= 0:
+            intact = self._open.intact()
+            there = intact and self._is_open_file()
+            self._open.close(intact=intact)
+            if there:
+                return True
         found = self.place.directory.read(self.filename)
         return found is not None and (found[0] == self.raw or self.is_ours(decode(found[0], self.resource.shown)))
+
+    def _is_open_file(self) -> bool:
+        """Whether the path leads to the file that we hold open: nobody else can have its inode."""
+        try:
+            found = os.lstat(self.path)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        return found.st_ino == self._open.inode and found.st_dev == self._open.device
 
     def is_untouched(self) -> bool:
         """Whether the path leads to the very file that a read has confirmed. One system call."""
@@ -111,14 +128,17 @@ class Part:
         """
         directory = self.place.directory
         self.published = True
+        self._open.close()
+        keep = self._open if _fork.has_room() else None
         try:
-            published = directory.publish(self.filename, self.raw, self.temporary)
+            published = directory.publish(self.filename, self.raw, self.temporary, keep)
         except FileExistsError:
             raise DirectoryChanged from None
         self._check(published, hold)
 
     def recheck(self, hold: Hold) -> None:
         """:raises DirectoryChanged: directory or guard are others by now"""
+        self._open.close()
         self.signature, self.confirmed = self.place.directory.signature(self.filename), False
         if self.signature is None or not hold.is_at_path():
             raise DirectoryChanged
@@ -129,6 +149,7 @@ class Part:
         :raises DirectoryChanged: directory or guard are others by now
         """
         self.published = True
+        self._open.close()
         self._check(self.place.directory.replace(self.filename, self.raw, self.temporary), hold)
 
     def _check(self, published: tuple[int, int], hold: Hold) -> None:
@@ -141,7 +162,7 @@ class Part:
         there = self.is_there()
         if there:
             self.place.directory.discard(self.filename)
-        remembered = hold.read()
+        remembered = hold.recall(self.token) if there else hold.read()
         if there:
             token, ending = max(remembered.token, self.token), Ending(how, reason[:120], wall_ns)  # type: ignore[arg-type]
             hold.write(GuardState(token, None, ending, remembered.deaths, remembered.adopted))
@@ -174,6 +195,7 @@ class Part:
 
     def retire(self) -> None:
         """Nothing of ours is left there."""
+        self._open.close()
         self.retired = True
         self.place.leave(self)
 

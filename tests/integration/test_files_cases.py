@@ -490,15 +490,13 @@ def test_the_losers_never_touch_the_winners_record(tmp_path: Path) -> None:
 
 
 def _killed_midway(function: Callable[[], Any], after: float) -> None:
-    pid = os.fork()
-    if pid == 0:
-        try:
+    def work() -> None:
+        threading.Timer(after, os.kill, (os.getpid(), signal.SIGKILL)).start()
+        while True:
             function()
-        finally:
-            os._exit(0)
-    threading.Event().wait(after)
-    os.kill(pid, 9)
-    os.waitpid(pid, 0)
+
+    with pytest.raises(EOFError):
+        elsewhere(work)
 
 
 def test_a_failed_acquire_keeps_no_guard(tmp_path: Path) -> None:

@@ -40,10 +40,13 @@ MASKED = ("unshare", "-m", "sh", "-c", 'mount --bind "$0" /proc/sys/kernel/rando
 NO_PROC = ("unshare", "-m", "sh", "-c", 'mount -t tmpfs none /proc && exec "$@"', "sh")
 OTHER_HOST = ("unshare", "-u", "sh", "-c", 'hostname elsewhere && exec "$@"', "sh")
 OTHER_CLOCK = ("unshare", "-T", "--boottime", "1000000", "--monotonic", "1000000", "--fork", "--kill-child")
-HIDDEN = (
-    *("unshare", "-m", "sh", "-c", 'mount -t proc -o hidepid=2 proc /proc && exec "$@"', "sh"),
-    *("setpriv", f"--reuid={NOBODY}", "--clear-groups"),
-)
+HIDDEN = ("unshare", "-m", "sh", "-c", 'mount -t proc -o hidepid=2 proc /proc && exec "$@"', "sh")
+BECOME_NOBODY = f"""
+        import ctypes, importlib.metadata  # while they may still be read
+        os.setgroups([])
+        os.setresgid({NOBODY}, {NOBODY}, {NOBODY})
+        os.setresuid({NOBODY}, {NOBODY}, {NOBODY})
+        """
 BOTH = (*NEW_PIDS, *OTHER_HOST)
 
 
@@ -161,7 +164,7 @@ def test_hidden_processes_are_told_apart_by_their_pidfd(open_directory: Path) ->
     registry.mkdir()
     registry.chmod(0o777 & ~0o002)
     os.chown(registry, 0, NOBODY)
-    body = f"""
+    body = f"""{BECOME_NOBODY}
         hidden = not os.path.exists("/proc/1")
         def look():
             return ownership.inspect("/data/x", registry={str(registry)!r}).verdict
@@ -169,8 +172,7 @@ def test_hidden_processes_are_told_apart_by_their_pidfd(open_directory: Path) ->
         hear()
         say(look())
         """
-    hidden = (*HIDDEN, f"--regid={NOBODY}")
-    with owner("/data/x", registry=registry) as child, running(body, prefix=hidden) as contender:
+    with owner("/data/x", registry=registry) as child, running(body, prefix=HIDDEN) as contender:
         assert contender.said() == [True, "live"]
         child.kill()
         contender.tell()
@@ -320,8 +322,9 @@ def test_looking_from_anywhere_leaves_every_byte(open_directory: Path) -> None:
         plant(folder / "reused", record(1, start_id=me().start_id))
         looked = names(folder / ".leases")
         before = snapshot(folder)
-        for prefix in ((), NEW_PIDS, NO_PROC, (*HIDDEN, f"--regid={NOBODY}")):
-            run(body, folder, "live", "dead", "malformed", "foreign", "reused", "free", prefix=prefix)
+        for prefix in ((), NEW_PIDS, NO_PROC, HIDDEN):
+            become = BECOME_NOBODY if prefix is HIDDEN else ""
+            run(become + body, folder, "live", "dead", "malformed", "foreign", "reused", "free", prefix=prefix)
             assert snapshot(folder) == before
         assert elsewhere(lambda: type(taken(folder / "live")).__name__, uid=NOBODY) == "PermissionError"
         assert names(folder / ".leases") == looked
