@@ -15,7 +15,7 @@ from ownership._draft import draft, new_token
 from ownership._errors import AlreadyOwnedError, OwnershipError, explained
 from ownership._eviction import after_end
 from ownership._examine import Examined, Examiner, refusal
-from ownership._guard import PATIENCE, Busy, Hold
+from ownership._guard import PATIENCE, Busy, Hold, Interrupting
 from ownership._holding import Holding, State
 from ownership._locking import locked, peek
 from ownership._models import GuardState, OwnerIdentity
@@ -129,6 +129,8 @@ class Acquisition:
                         break
                     self.clock.wait(random.uniform(0.0001, 0.001))
             locked(guards, until, self.clock, decide)
+        except Interrupting as interrupting:
+            raise interrupting.told() from None
         except OSError as error:
             if self.registry is not None and error.errno in _READ_ONLY and not isinstance(error, OwnershipError):
                 for place, resource in zip(places, self.resources, strict=True):

@@ -8,8 +8,8 @@ from functools import partial
 
 from ownership import _keeper
 from ownership._draft import new_token, template_of
-from ownership._errors import HandoverError
-from ownership._guard import PATIENCE, Hold
+from ownership._errors import HandoverError, OwnershipError
+from ownership._guard import PATIENCE, Hold, Interrupting
 from ownership._holding import Holding, State, adopted_by
 from ownership._locking import locked
 from ownership._models import GuardState, OwnerRecord, Previous, timestamp
@@ -52,6 +52,8 @@ class Adoption:
                 return
             except DirectoryChanged:
                 continue
+            except Interrupting as interrupting:
+                raise interrupting.told() from None
         raise HandoverError(f"{targets[0].path}: its lock directory keeps being changed", resource=targets[0].path)
 
     def _adopt(self, places: list[Place], targets: list[Target], holds: list[Hold]) -> None:
@@ -60,9 +62,14 @@ class Adoption:
             for place, target, hold in zip(places, targets, holds, strict=True)
         ]
         _keeper.KEEPER.add(self.holding)
-        for place, target, hold, remembered, record in found:
-            self._take(place, target, hold, remembered, record)
-        self.holding.state = State.HELD
+        try:
+            for place, target, hold, remembered, record in found:
+                self._take(place, target, hold, remembered, record)
+            self.holding.state = State.HELD
+        except BaseException:
+            for part, (_, _, hold, remembered, record) in zip(self.holding.parts, found, strict=False):
+                _give_back(part, hold, remembered, record)
+            raise
 
     def _offered(self, place: Place, target: Target) -> OwnerRecord:
         """The record as it was handed over."""
@@ -106,3 +113,13 @@ class Adoption:
         adopted = adopted_by(self.heir).removeprefix("adopted:")
         hold.write(remembered._replace(token=token, owner=place.identity(me), previous=previous, adopted=adopted))
         part.recheck(hold)
+
+
+def _give_back(part: Part, hold: Hold, remembered: GuardState, record: OwnerRecord) -> None:
+    """Undo an adoption that failed half-way: the predecessor never ceased to own. Our token was nobody's yet."""
+    try:
+        part.place.directory.replace(part.filename, encode(record), part.temporary)
+        hold.write(remembered)
+        part.published = part.stamped = False
+    except (OSError, OwnershipError):
+        return  # withdrawn like any other failed acquire

@@ -43,7 +43,8 @@ def template_of(me: Identity) -> dict[str, Any]:
 
 def new_token(place: Place, resource: Resource, remembered: int, judged: int, wall_ns: int) -> int:
     """Greater than every token the guard or the judged record knows; the wall clock bridges a lost guard."""
-    token = max(remembered + 1, judged + 1, wall_ns // 1000)
+    wall = wall_ns // 1000 if wall_ns // 1000 < MAX_TOKEN else 0  # a clock that nobody has set
+    token = max(remembered + 1, judged + 1, wall, 1)
     if token > MAX_TOKEN:
         raise place.directory.invalid(f"{resource.name}.guard", f"no token greater than {token - 1} below 2^53")
     return token

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from ownership._clock import Clock
-from ownership._errors import AlreadyOwnedError
+from ownership._errors import AlreadyOwnedError, explained
 from ownership._expiry import has_expired
 from ownership._models import GuardState, Malformed, OwnerIdentity, OwnerRecord
-from ownership._paths import Resource, shown
+from ownership._paths import Resource, quoted, shown
 from ownership._pinned import Signature
 from ownership._place import Place
 from ownership._process import Identity, ProcessTable, parse_linux_start_id, printable
@@ -109,7 +109,11 @@ class Examiner(NamedTuple):
     def judge(
         self, place: Place, resource: Resource, owner: OwnerIdentity, record: OwnerRecord | None
     ) -> tuple[Judgement, Observation]:
-        identity = self.processes.current()
+        try:
+            identity = self.processes.current()
+            seen = self._observe(place, owner, record, identity)
+        except OSError as error:
+            raise (error if error.filename else explained(error, resource.path)) from None
         holds = place.owned.get(resource.name)
         me = Self(
             identity,
@@ -117,7 +121,6 @@ class Examiner(NamedTuple):
             kept=self.kept,
             acquiring=self.acquiring,
         )
-        seen = self._observe(place, owner, record, identity)
         return judge(owner, seen, me), seen
 
     def _observe(self, place: Place, owner: OwnerIdentity, record: OwnerRecord | None, me: Identity) -> Observation:
@@ -187,7 +190,7 @@ def refusal(resource: Resource, examined: Examined, filename: str) -> AlreadyOwn
 
 def _remedy(resource: Resource, examined: Examined, filename: str) -> str:
     owner = examined.owner
-    path = shown(resource.path)
+    path = quoted(resource.path)
     if examined.verdict is Verdict.STOPPED and owner:
         return f"kill -CONT {owner.pid} lets it go on, ending it frees {path}; or wait: leasectl wait {path}"
     if examined.verdict is Verdict.LIVE:

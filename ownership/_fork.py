@@ -7,6 +7,7 @@ Not covered: processes forked by C code that runs no Python afterwards and never
 
 from __future__ import annotations
 
+import errno
 import os
 import threading
 from collections.abc import Callable
@@ -57,8 +58,8 @@ class Descriptor:
             return False
         try:
             found = os.fstat(self.number)
-        except OSError:
-            return False
+        except OSError as error:
+            return error.errno != errno.EBADF  # only that one says that it was closed
         return found.st_ino == self.inode and found.st_dev == self.device
 
     def close(self, *, intact: bool = False) -> None:

@@ -46,6 +46,14 @@ class Busy(Exception):
 class Interrupting(Exception):
     """This very thread is inside the guard already: a signal handler or finaliser interrupted it."""
 
+    def __init__(self, guard: Guard) -> None:
+        super().__init__()
+        self._guard = guard
+
+    def told(self) -> GuardTimeoutError:
+        """The error for a call that cannot be put off."""
+        return self._guard.timeout(os.getpid())
+
 
 class Guard:
     """The guard of one resource in one lock directory; one object per process.
@@ -64,35 +72,7 @@ class Guard:
         self.memory = (b"", NO_GUARD_STATE)  # what was read or written last, and what it means
         self.inode = 0  # of the file that it was written into
 
-    def run(self, deadline: float, clock: Clock, action: Callable[[Hold], _Result], *, patient: bool = True) -> _Result:
-        """*action* with the guard held: nobody else decides about this resource meanwhile.
-
-        An exception that a signal handler raises at any point leaves the guard free: every step out may be repeated.
-
-        :param deadline: on *clock*; in the past: one attempt
-        :param patient: wait at all; else :class:`Busy` at once
-        :raises GuardTimeoutError: busy until then
-        :raises DirectoryChanged: directory or guard were replaced meanwhile; pin the directory again
-        :raises Interrupting: this thread is inside already
-        """
-        thread = threading.get_ident()
-        if thread in self.inside:
-            raise Interrupting
-        hold = Hold(self, thread)
-        try:
-            try:
-                hold.enter(deadline, clock, patient)
-                result = action(hold)
-            finally:
-                hold.leave()
-        except BaseException:
-            hold.leave()  # again: the signal may have come on the way out
-            self._catch_up()
-            raise
-        self._catch_up()
-        return result
-
-    def _catch_up(self) -> None:
+    def catch_up(self) -> None:
         while self.afterwards:
             self.afterwards.pop()()
 
@@ -282,6 +262,13 @@ def _remember(guard: Guard) -> None:
             oldest = next(iter(_recent), guard)
             _recent.pop(oldest, None)
         oldest.close_spare()
+
+
+def forget_guards(directory: LockDirectory) -> None:
+    """Close what is kept open of *directory*."""
+    for guard in [guard for guard in list(_recent) if guard.directory is directory]:
+        _recent.pop(guard, None)
+        guard.close_spare()
 
 
 def _child() -> None:

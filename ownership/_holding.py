@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from ownership._clock import Clock
 from ownership._errors import OwnershipError, OwnershipLostError
 from ownership._guard import PATIENCE, Hold, Interrupting
+from ownership._locking import locked
 from ownership._models import Malformed, OwnerIdentity, OwnerRecord, timestamp
 from ownership._part import Part
 from ownership._paths import Resource
@@ -79,7 +80,7 @@ class Holding:
         for _ in range(_FOLLOWED):
             try:
                 part.place.directory.ensure_open()
-                return part.guard.run(deadline, self.clock, action)
+                return locked([part.guard], deadline, self.clock, lambda holds: action(holds[0]))
             except DirectoryChanged:
                 if not follow:
                     raise
@@ -234,8 +235,8 @@ class Holding:
         for part in self.parts:
             try:
                 self.under_guard(part, partial(self._update, part, changes))
-            except Interrupting:
-                raise part.guard.timeout(os.getpid()) from None
+            except Interrupting as interrupting:
+                raise interrupting.told() from None
 
     def _update(self, part: Part, changes: dict[str, Any], hold: Hold) -> None:
         self.repair(part, hold)

@@ -13,7 +13,7 @@ from ownership import _fork
 from ownership._errors import OwnershipError
 from ownership._holding import Holding, State
 from ownership._pinned import DirectoryChanged
-from ownership._place import Place, places
+from ownership._place import Place, forget, places
 
 TICK = 0.25  # seconds between two looks
 _IDLE = 2.0  # seconds a witness stays after its process owned anything in that directory
@@ -69,7 +69,7 @@ class Keeper:
     def _rest(self) -> None:
         """Until the next tick, or, with nothing to look after, until there is."""
         self._idle = True
-        if not self.holdings and not any(place.witness.held for place in places()):
+        if not self.holdings and not places():
             self._wake.wait()
         self._idle = False
         self._wake.clear()
@@ -112,6 +112,7 @@ class Keeper:
                     place.idle_since = time.monotonic()
                 elif time.monotonic() - place.idle_since >= _IDLE:
                     place.move_out()
+                    forget(place)
         except (OSError, DirectoryChanged) as error:
             log.debug("%s: not to be looked at now: %s", place.directory.path, error)
 

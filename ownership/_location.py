@@ -8,7 +8,7 @@ import stat
 from typing import NamedTuple, TypeAlias
 
 from ownership._errors import UnsafeDirectoryError, explained
-from ownership._paths import DIRECTORY, StrPath, path_error, shown, spelled_path
+from ownership._paths import DIRECTORY, StrPath, path_error, quoted, shown, spelled_path
 from ownership._system import account, euid
 
 Account: TypeAlias = tuple[int, int]
@@ -51,7 +51,7 @@ def locate(parent: str, above: os.stat_result | None = None) -> Location:
         raise UnsafeDirectoryError(
             f"{shown(parent)}: every account may replace files in it (mode {stat.S_IMODE(above.st_mode):04o})",
             resource=parent,
-            hint=f"chmod o-w {shown(parent)}",
+            hint=f"chmod o-w {quoted(parent)}",
         )
     user = euid()
     for name in (DIRECTORY, f"{DIRECTORY}-{user}"):
@@ -91,14 +91,14 @@ def _usable(path: str, found: os.stat_result, above: os.stat_result, ours: bool)
         raise UnsafeDirectoryError(
             f"{shown(path)}: the lock directory is {what}, made by {account_name(found.st_uid)}",
             resource=path,
-            hint=f"find out why, then remove {shown(path)}",
+            hint=f"find out why, then remove {quoted(path)}",
         )
     if not ours:
         owners = f"{account_name(found.st_uid)}, not to {account_name(euid())}"
         raise explained(
             PermissionError(errno.EACCES, f"the lock directory belongs to {owners}"),
             path,
-            f"chown -R {euid()} {shown(path)}, or share a registry between the accounts",
+            f"chown -R {euid()} {quoted(path)}, or share a registry between the accounts",
         )
     _refuse_writable(path, found)
     if found.st_uid != 0 and euid() == 0:
@@ -112,7 +112,7 @@ def _refuse_writable(path: str, found: os.stat_result) -> None:
         raise UnsafeDirectoryError(
             f"{shown(path)}: every account may write in it (mode {stat.S_IMODE(found.st_mode):04o})",
             resource=path,
-            hint=f"chmod o-w {shown(path)}",
+            hint=f"chmod o-w {quoted(path)}",
         )
 
 
@@ -136,7 +136,7 @@ def locate_registry(path: str) -> Location:
         raise path_error(error, path) from None
     if stat.S_ISLNK(found.st_mode):
         raise UnsafeDirectoryError(
-            f"{shown(path)}: a registry must not be a symlink", resource=path, hint="pass the directory it leads to"
+            f"{quoted(path)}: a registry must not be a symlink", resource=path, hint="pass the directory it leads to"
         )
     if not stat.S_ISDIR(found.st_mode):
         raise path_error(NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR)), path)
@@ -145,7 +145,7 @@ def locate_registry(path: str) -> Location:
         raise UnsafeDirectoryError(
             f"{shown(path)}: a registry must not be sticky, accounts could not replace each other's records",
             resource=path,
-            hint=f"chmod -t {shown(path)}",
+            hint=f"chmod -t {quoted(path)}",
         )
     uid = found.st_uid if euid() == 0 else -1
     return Location(path, facts_of(found), account=(uid, found.st_gid), file_mode=found.st_mode & 0o666, whole=True)

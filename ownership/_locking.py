@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import threading
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
@@ -24,21 +24,43 @@ def locked(
     *,
     patient: bool = True,
 ) -> _Result:
-    """Run *action* with all *guards* held; everybody locks them in the order of the canonical paths.
+    """*action* with all *guards* held: nobody else decides about their resources meanwhile.
 
+    An exception that a signal handler raises at any point leaves the guards free: every step out may be repeated.
+
+    :param guards: in the order of the canonical paths, in which everybody locks them
+    :param deadline: on *clock*; in the past: one attempt
     :param patient: wait at all; else :class:`ownership._guard.Busy` at once
+    :raises GuardTimeoutError: busy until then
+    :raises DirectoryChanged: directory or guard were replaced meanwhile; pin the directory again
+    :raises Interrupting: this thread is inside one of them already
     """
-
-    def inside(hold: Hold) -> _Result:
-        if not rest:
-            return action([hold])
-        return locked(rest, deadline, clock, lambda holds: action([hold, *holds]), patient=patient)
-
-    first, rest = guards[0], guards[1:]
+    thread = threading.get_ident()
+    for guard in guards:
+        if thread in guard.inside:
+            raise Interrupting(guard)
+    holds = [Hold(guard, thread) for guard in guards]
     try:
-        return first.run(deadline, clock, inside, patient=patient)
-    except Interrupting:
-        raise first.timeout(os.getpid()) from None
+        try:
+            for hold in holds:
+                hold.enter(deadline, clock, patient)
+            result = action(holds)
+        finally:
+            for hold in holds:
+                hold.leave()
+    except BaseException:
+        for hold in holds:
+            hold.leave()  # again: the signal may have come on the way out
+        _catch_up(guards)
+        raise
+    _catch_up(guards)
+    return result
+
+
+def _catch_up(guards: Sequence[Guard]) -> None:
+    for guard in guards:
+        if guard.afterwards:
+            guard.catch_up()
 
 
 def peek(directory: LockDirectory, resource: Resource) -> GuardState:

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from ownership._errors import explained
 from ownership._fork import Descriptor
 from ownership._location import Location
-from ownership._paths import shown, state_home
+from ownership._paths import quoted, state_home
 from ownership._system import DIRECTORY_ONLY, HAS_FILE_USER, NO_FOLLOW, PATH_ONLY, euid
 
 IGNORE = ".gitignore"
@@ -26,8 +26,9 @@ def make_directory(location: Location) -> None:
         return
     except OSError as error:
         denied = error.errno in (errno.EACCES, errno.EROFS, errno.EPERM)
-        hint = f"make {shown(os.path.dirname(location.path))} writable for this account, or pass registry=DIR"
-        raise explained(error, location.path, hint if denied else "") from None
+        full = "free disk space or inodes" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "pass registry=DIR"
+        hint = f"make {quoted(os.path.dirname(location.path))} writable for this account, or pass registry=DIR"
+        raise explained(error, location.path, hint if denied else full) from None
     descriptor = Descriptor()
     try:
         repair_mode(location.path, location.heir[0] if location.heir and HAS_FILE_USER else euid())

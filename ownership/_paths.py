@@ -6,6 +6,7 @@ import errno
 import functools
 import hashlib
 import os
+import shlex
 import stat
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
@@ -50,13 +51,19 @@ def pinned_resource(path: str, *, whole: bool = False) -> Resource:
 
 
 def shown(path: str) -> str:
-    if path.isascii():
-        return path
-    try:
-        path.encode("utf-8")
-    except UnicodeEncodeError:
-        return quote_from_bytes(os.fsencode(path), safe="/" + _SAFE)
-    return path
+    """*path* as one line of text: percent-escaped if it is not UTF-8 or not printable."""
+    return path if path.isprintable() else quote_from_bytes(os.fsencode(path), safe="/" + _SAFE)
+
+
+def quoted(path: str) -> str:
+    """*path* as a shell takes it, whatever is in it: hints are copied, often by root."""
+    if path.isprintable():
+        return shlex.quote(path)
+    return "$'" + "".join(_shell_byte(byte) for byte in os.fsencode(path)) + "'"
+
+
+def _shell_byte(byte: int) -> str:
+    return chr(byte) if 0x20 <= byte < 0x7F and byte not in b"'\\" else f"\\x{byte:02x}"
 
 
 class _Known(NamedTuple):
@@ -162,7 +169,7 @@ def _check_length(path: str, spelled: str) -> None:
 def path_error(error: OSError, path: str) -> OSError:
     """*error* about a directory that has to be there, with path and remedy."""
     hints = {
-        errno.ENOENT: f"make the directory first: mkdir -p {shown(path)}",
+        errno.ENOENT: f"make the directory first: mkdir -p {quoted(path)}",
         errno.ENOTDIR: "one of its components is a file",
         errno.ELOOP: "its symlinks lead in a circle: see readlink on each component",
         errno.EACCES: "a directory above may not be searched by this account: see namei -l",

@@ -13,7 +13,7 @@ from ownership._errors import InvalidRecordError, explained
 from ownership._fork import Descriptor
 from ownership._location import Facts, Location, facts_of
 from ownership._making import give_if_empty, repair_mode
-from ownership._paths import shown, unescape
+from ownership._paths import quoted, shown, unescape
 from ownership._record import MAX_RECORD_BYTES
 from ownership._remedy import remedy_of
 from ownership._system import DIRECTORY_ONLY, NO_FOLLOW, euid, lock_shared, unlock
@@ -143,7 +143,7 @@ class PinnedDirectory:
         return InvalidRecordError(
             f"{shown(path)}: {what}; not read and not removed",
             resource=self.resource_path(filename.rpartition(".")[0]) or path,
-            hint=f"find out who made it, then remove {shown(path)}",
+            hint=f"find out who made it, then remove {quoted(path)}",
         )
 
     def resource_path(self, name: str) -> str | None:

@@ -12,7 +12,7 @@ from weakref import WeakValueDictionary
 from ownership import _fork
 from ownership._directory import LockDirectory
 from ownership._errors import explained
-from ownership._guard import Guard
+from ownership._guard import Guard, forget_guards
 from ownership._location import Facts, Location, facts_of, locate, locate_registry
 from ownership._making import make_directory, make_named_parent
 from ownership._models import OwnerIdentity
@@ -226,6 +226,16 @@ def _forget_unused() -> None:
         for path, place in list(_places.items()):
             if not place.users and not place.witness.held:
                 del _places[path]
+
+
+def forget(place: Place) -> None:
+    """Nothing here uses *place* any more: let go of its directory, whose filesystem may want to be unmounted."""
+    with _mutex:
+        if not place.users and not place.witness.held and _places.get(place.directory.path) is place:
+            del _places[place.directory.path]
+            for parent in [parent for parent, known in _known.items() if known.place is place]:
+                del _known[parent]
+    forget_guards(place.directory)
 
 
 def places() -> list[Place]:

@@ -12,12 +12,12 @@ from ownership._clock import SYSTEM_CLOCK, Clock
 from ownership._errors import AlreadyOwnedError, OwnershipError
 from ownership._eviction import after_end
 from ownership._examine import FREE, Examined, Examiner, refusal
-from ownership._guard import PATIENCE, Hold
+from ownership._guard import PATIENCE, Hold, Interrupting
 from ownership._inspect import Inspection, inspection_of, lock_directories, resource_of
 from ownership._location import pin_registry
 from ownership._locking import locked, peek
 from ownership._models import MAX_TOKEN, GuardState
-from ownership._paths import Resource, StrPath, resolve
+from ownership._paths import Resource, StrPath, quoted, resolve
 from ownership._pinned import DirectoryChanged
 from ownership._place import Place, existing, opened, pinned
 from ownership._process import ProcessTable, system_processes
@@ -103,7 +103,7 @@ def break_claim(
                 record=examined.record,
                 verdict=examined.verdict,
                 reason=error.reason,
-                hint=f"look again: leasectl show {found.shown}",
+                hint=f"look again: leasectl show {quoted(found.path)}",
             )
         _evict_living(place, found, hold, remembered, examined, max(remembered.token, known) + 1)
 
@@ -131,6 +131,8 @@ def _decided(resource: Resource, registry: str | None, examiner: Examiner, decid
             return locked([place.guard(resource)], until, examiner.clock, partial(act, place))
         except DirectoryChanged:
             continue
+        except Interrupting as interrupting:
+            raise interrupting.told() from None
         except _Unsettled as waiting:
             settled = settles(place, resource, waiting.examined, examiner.clock)
     raise OSError(11, "its lock directory keeps being changed from outside", resource.path)
@@ -204,7 +206,7 @@ def reclaim_all(
                 one, removed = _reclaim_named(place, resource, shared, examiner, settling, dry_run)
             except _Unsettled as waiting:
                 settling.add(resource, waiting.examined)
-            except (OSError, OwnershipError, DirectoryChanged) as error:
+            except (OSError, OwnershipError, DirectoryChanged, Interrupting) as error:
                 yield Inspection(Path(resource.path), Verdict.UNKNOWN, str(error), error=error), False
             else:
                 if one.verdict is not Verdict.FREE:

@@ -6,7 +6,7 @@ import errno
 import os
 
 from ownership._location import account_name
-from ownership._paths import shown
+from ownership._paths import quoted
 from ownership._system import euid
 
 _SIMPLE = {
@@ -24,7 +24,7 @@ def remedy_of(error: OSError, directory: int, path: str, filename: str) -> str:
 
     :param directory: open descriptor of the lock directory at *path* that holds *filename*
     """
-    full = shown(f"{path}/{filename}")
+    full = quoted(f"{path}/{filename}")
     if error.errno in (errno.EISDIR, errno.ENOTEMPTY):
         return f"a directory is in the way: find out who made it, then remove {full}"
     if error.errno not in (errno.EACCES, errno.EPERM):
@@ -32,7 +32,7 @@ def remedy_of(error: OSError, directory: int, path: str, filename: str) -> str:
     try:
         owner = os.stat(filename, dir_fd=directory, follow_symlinks=False).st_uid
     except OSError:
-        return f"check the mode and attributes (lsattr -d) of {shown(path)}, and whether its mount is read-only"
+        return f"check the mode and attributes (lsattr -d) of {quoted(path)}, and whether its mount is read-only"
     if owner != euid():
         return f"it belongs to {account_name(owner)}: chown {euid()} {full}, or run as that account"
     return "check its attributes (lsattr), and whether its mount is read-only"
