@@ -21,6 +21,7 @@ DIRECTORY = ".leases"
 _SAFE = "._-+=@,:~ "
 _NAME_LIMIT = 180  # leaves room for ".<instance id>.new" within the 255 bytes of a file name
 _HASHED = "%-"  # an escape never yields it: "%" is always followed by two hex digits
+_ROOM = 80  # bytes that "/.leases-<uid>/" and the suffixes add
 _COMPONENT_LIMIT, _PATH_LIMIT = 255, 4095
 
 
@@ -101,8 +102,11 @@ def resolve(resource: StrPath, *, whole: bool = False, parameter: str = "resourc
     parent, base = os.path.split(path)
     if whole:
         return Resource(path, parent, escape(os.fsencode(path)))
+    name = escape(os.fsencode(base or "/"))
+    if len(os.fsencode(parent)) + len(name) + _ROOM > _PATH_LIMIT:
+        raise ValueError(f"{parameter} must be a path that leaves room for its lock files, got {path[:80]!r}…")
     _remember(spelled.rpartition("/")[0], parent)
-    return Resource(path, parent, escape(os.fsencode(base or "/")))
+    return Resource(path, parent, name)
 
 
 def _resolve_known(spelled: str) -> Resource | None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import time
+
 from ownership._clock import Poller
 
 
 class FakeClock:
-    """Time for tests: ``wait`` returns at once and moves the clock by what it was asked to wait.
+    """Time for tests: ``wait`` returns almost at once and moves the clock by what it was asked to.
 
     Not guaranteed: anything about other processes; they live in real time.
 
@@ -26,6 +28,7 @@ class FakeClock:
 
     def wait(self, seconds: float, poller: Poller | None = None) -> bool:
         self.waits.append(seconds)
+        time.sleep(0.0005)  # a turn for other threads and processes, which live in real time
         if poller is not None and poller(0.0):
             return True
         self.advance(seconds)

@@ -27,10 +27,9 @@ def uncontended(directory: Path, rounds: int) -> None:
     lease = filelock.SoftFileLease(directory / "lease.lock")
     porta = portalocker.Lock(directory / "porta.lock", timeout=0)
     pid = portalocker.PidFileLock(directory / "porta.pid", timeout=0)
-    resource = directory / "ours"
     medians = interleaved(
         {
-            "ownership.acquire": lambda: ownership.acquire(resource).release(),
+            "ownership.acquire": _ours(directory / "ours"),
             "filelock.FileLock": _cycle(native),
             "filelock.SoftFileLock": _cycle(soft),
             "filelock.SoftFileLease": _cycle(lease),
@@ -72,7 +71,12 @@ def verifying(directory: Path) -> None:
     table("verify, nothing changed", medians, "os.stat of the record")
 
 
-_OWNER = "import ownership, sys, time; c = ownership.acquire(sys.argv[1], timeout=60); print(flush=True); time.sleep(600)"
+_OWNER = """
+import ownership, sys, time
+claim = ownership.acquire(sys.argv[1], timeout=60)
+print(flush=True)
+time.sleep(600)
+"""
 _WAITER = """
 import ownership, sys, time
 with ownership.acquire(sys.argv[1], timeout=60, on_wait=lambda error: print("waiting", flush=True)) as claim:
@@ -148,7 +152,8 @@ def crowd(directory: Path, size: int = 30) -> None:
     for waiter in waiters:
         waiter.communicate()
     mean = sum(waits) / len(waits)
-    print(f"  {size} waiters, 20 ms each: all served; mean wait {mean * 1e3:.0f} ms, worst {max(waits) / mean:.2f} x mean")
+    worst = max(waits) / mean
+    print(f"  {size} waiters, 20 ms each: all served; mean wait {mean * 1e3:.0f} ms, worst {worst:.2f} x mean")
 
 
 def neighbours(directory: Path, rounds: int) -> None:
@@ -161,9 +166,13 @@ def neighbours(directory: Path, rounds: int) -> None:
             text = (place / ".leases" / "template.json").read_bytes()
         for number in range(count):
             (place / ".leases" / f"other-{number}.json").write_bytes(text)
-        resource = place / "ours"
-        subjects[f"beside {count:,} records"] = lambda resource=resource: ownership.acquire(resource).release()  # type: ignore[misc]
-    table("acquire + release in a crowded directory", interleaved(subjects, calls=100, rounds=rounds), "beside 10 records")
+        subjects[f"beside {count:,} records"] = _ours(place / "ours")
+    medians = interleaved(subjects, calls=100, rounds=rounds)
+    table("acquire + release in a crowded directory", medians, "beside 10 records")
+
+
+def _ours(resource: Path) -> Callable[[], object]:
+    return lambda: ownership.acquire(resource).release()
 
 
 def importing() -> None:

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import tempfile
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -240,6 +241,32 @@ def test_break_and_reclaim_wait_for_the_guard_too_and_looking_does_not(tmp_path:
     with pytest.raises(GuardTimeoutError):
         ownership.break_claim(tmp_path / "x", token=0, clock=clock)
     assert ownership.inspect(tmp_path / "x").verdict is Verdict.UNKNOWN
+
+
+def test_a_fake_clock_still_lets_another_thread_out_of_the_guard(tmp_path: Path) -> None:
+    """The keeper lives in real time, however fast a test's clock runs."""
+    taken(tmp_path / "x")
+    path = file_of(tmp_path / "x", "guard")
+    stop = threading.Event()
+
+    def go_in_and_out() -> None:
+        while not stop.is_set():
+            with open(path, "rb+") as file:
+                fcntl.flock(file, fcntl.LOCK_EX)
+                until = time.monotonic() + 0.003
+                while time.monotonic() < until:
+                    pass
+                fcntl.flock(file, fcntl.LOCK_UN)
+            stop.wait(0.003)
+
+    thread = threading.Thread(target=go_in_and_out)
+    thread.start()
+    try:
+        outcomes = [taken(tmp_path / "x", clock=FakeClock()) for _ in range(30)]
+    finally:
+        stop.set()
+        thread.join()
+    assert all(isinstance(one, int) for one in outcomes), outcomes
 
 
 def test_a_busy_guard_makes_release_inert_and_the_keeper_goes_on(tmp_path: Path) -> None:

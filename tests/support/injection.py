@@ -78,8 +78,9 @@ class Server:
 
     def close(self) -> None:
         self._child.close()
-        if self._tracer is not None:
-            self._tracer.wait(60)
+        if self._tracer is not None:  # it ends with the actor, which hears that nobody is there any more
+            self._tracer.kill()
+            self._tracer.communicate()
 
     def __enter__(self) -> Server:
         return self
