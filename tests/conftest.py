@@ -1,13 +1,43 @@
-"""Fixtures that tests of both packages share."""
+"""Fixtures that tests of both packages share, and what a machine must have for them."""
 
 from __future__ import annotations
 
+import os
 import shutil
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+REAL = {"integration", "crash"}
+TOOLS = ("strace", "faketime", "unshare", "setpriv", "mount", "chattr")
+
+
+def _lacking() -> str:
+    """What of root, Linux and tools this machine does not have."""
+    if not sys.platform.startswith("linux"):
+        return "Linux"
+    if os.geteuid() != 0:
+        return "root"
+    return ", ".join(tool for tool in TOOLS if shutil.which(tool) is None)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skip what needs namespaces, other accounts and injected faults where those are not to be had; name the reason.
+
+    ``LEASES_TESTS_NEED_EVERYTHING=1`` makes that an error: nothing is skipped unseen.
+    """
+    lacking = _lacking()
+    if not lacking:
+        return
+    if os.environ.get("LEASES_TESTS_NEED_EVERYTHING"):
+        raise pytest.UsageError(f"this machine lacks: {lacking}")
+    skip = pytest.mark.skip(reason=f"this machine lacks: {lacking}")
+    for item in items:
+        if REAL & set(item.path.parts):
+            item.add_marker(skip)
 
 
 @pytest.fixture

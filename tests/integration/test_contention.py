@@ -16,17 +16,21 @@ pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs POSIX pro
 COUNTING = (
     HERD
     + """
-import random, select
 resource, folder = sys.argv[1:3]
-count, rounds, pause = int(sys.argv[3]), int(sys.argv[4]), float(sys.argv[5])
+count, rounds, crowd = map(int, sys.argv[3:])
+tickets, returned = os.pipe()
+os.write(returned, b"." * crowd)
 counter, inside = folder + "/counter", Inside(folder + "/inside")
 with open(counter, "w") as file:
     file.write("0 0")
 
 def work(number):
-    random.seed(number)
     problems, longest = [], 0
-    for _ in range(rounds):
+    for one in range(rounds):
+        if one % 10 == 0:
+            if one:
+                os.write(returned, b".")
+            os.read(tickets, 1)
         begun = time.monotonic()
         claim = ownership.acquire(resource, timeout=120)
         longest = max(longest, time.monotonic() - begun)
@@ -41,8 +45,7 @@ def work(number):
             with open(counter, "w") as file:
                 file.write(f"{counted + 1} {claim.token}")
         claim.release()
-        if pause:
-            select.select([], [], [], random.uniform(0, pause))
+    os.write(returned, b".")
     return {"problems": problems, "longest": longest}
 
 outcomes = herd(count, work)
@@ -52,31 +55,32 @@ with open(counter) as file:
 )
 
 
-def count_together(folder: Path, processes: int, rounds: int, pause: float = 0.0) -> None:
-    """Each process does *rounds* hand-overs, and something else for up to *pause* seconds after each."""
+def count_together(folder: Path, processes: int, rounds: int, crowd: int) -> None:
+    """Each process owns it *rounds* times; *crowd* of them try at any moment."""
     resource = folder / "resource"
-    said = run(COUNTING, resource, folder, processes, rounds, pause, patience=3600)
+    said = run(COUNTING, resource, folder, processes, rounds, crowd, patience=7200)
     assert all(not one.get("error") and not one["problems"] for one in said["outcomes"]), said
     assert said["counted"] == processes * rounds
     assert not residue(resource)
 
 
-def test_sixteen_processes_that_do_nothing_else_never_lose_a_count(tmp_path: Path) -> None:
-    count_together(tmp_path, 16, 50)
+def test_sixteen_processes_at_once_never_lose_a_count(tmp_path: Path) -> None:
+    count_together(tmp_path, 16, 50, crowd=16)
 
 
 def test_sixteen_processes_count_to_twenty_thousand_without_losing_one(tmp_path: Path) -> None:
-    count_together(tmp_path, 16, 1250, pause=0.03)
+    """A waiter costs CPU at every hand-over, so a few try at a time; which ones changes all the time."""
+    count_together(tmp_path, 16, 1250, crowd=3)
 
 
 @pytest.mark.slow
-def test_sixteen_processes_that_do_nothing_else_count_to_a_hundred_thousand(tmp_path: Path) -> None:
-    count_together(tmp_path, 16, 6250)
+def test_sixteen_processes_at_once_count_to_a_hundred_thousand(tmp_path: Path) -> None:
+    count_together(tmp_path, 16, 6250, crowd=16)
 
 
 @pytest.mark.slow
-def test_sixty_four_processes_count_to_half_a_million_without_losing_one(tmp_path: Path) -> None:
-    count_together(tmp_path, 64, 8000, pause=0.1)
+def test_sixty_four_processes_count_to_a_quarter_of_a_million_without_losing_one(tmp_path: Path) -> None:
+    count_together(tmp_path, 64, 4000, crowd=4)
 
 
 RECLAIMING = (

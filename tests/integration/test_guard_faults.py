@@ -591,7 +591,7 @@ say("sweeping")
 from ownership._place import pinned
 from ownership._paths import resolve
 from ownership._sweep import sweep
-while not select.select([0], [], [], 0)[0]:
+while not select.select([0], [], [], 0.003)[0]:
     with ownership.acquire(sys.argv[1], timeout=5):
         sweep(pinned(resolve(sys.argv[1])))
 hear()
