@@ -67,13 +67,12 @@ class Descriptor:
 
         :param intact: it was looked at just now
         """
-        if self._numbers:
-            try:
-                if intact or self.inode == 0 or self.intact():  # 0: interrupted between opening and looking
-                    os.close(self._numbers[0])
-            except OSError:
+        if self._numbers and (intact or self.inode == 0 or self.intact()):  # 0: interrupted before it was looked at
+            try:  # taken and closed in one step: no other thread closes it too, no signal handler comes in between
+                list(map(os.close, map(self._numbers.pop, (0,))))
+            except (OSError, IndexError):
                 pass
-            self._numbers.clear()
+        self._numbers.clear()
         self.number = -1
         self.device = self.inode = 0
         _held.discard(self)

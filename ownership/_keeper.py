@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import errno
 import logging
 import os
 import signal
@@ -10,7 +11,7 @@ import threading
 import time
 
 from ownership import _fork
-from ownership._errors import OwnershipError
+from ownership._errors import OwnershipError, explained
 from ownership._holding import Holding, State
 from ownership._pinned import DirectoryChanged
 from ownership._place import Place, forget, places
@@ -36,15 +37,21 @@ class Keeper:
     def add(self, holding: Holding) -> None:
         """Look after *holding* from now on; call before anything of it is published.
 
-        :raises RuntimeError: the thread cannot be started
+        :raises OSError: the thread cannot be started
         """
         self.holdings.add(holding)
         if self._thread is None:
             try:
                 self._start()
-            except BaseException:
-                self.holdings.discard(holding)
-                raise
+            except RuntimeError as error:
+                raise explained(
+                    OSError(errno.ENOMEM, f"the keeper's thread cannot be started: {error}"),
+                    holding.primary.path,
+                    "raise the limit of processes (ulimit -u), or stop some threads",
+                ) from None
+            finally:
+                if self._thread is None:
+                    self.holdings.discard(holding)
         if self._idle:
             self._wake.set()
 

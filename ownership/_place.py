@@ -66,8 +66,13 @@ class Place:
         return guard
 
     def enter(self, user: object) -> None:
-        """*user* is about to publish here. Once or often is the same."""
-        with self.mutex:
+        """*user* is about to publish here. Once or often is the same.
+
+        :raises DirectoryChanged: this place was let go of meanwhile, and another one made for its directory
+        """
+        with self.mutex, _mutex:
+            if _places.setdefault(self.directory.path, self) is not self:
+                raise DirectoryChanged
             self.users.add(user)
             self.idle_since = None
 

@@ -194,6 +194,17 @@ def undisturbed(scene: Scene, scenario: Scenario, named: bool) -> tuple[list[Poi
     return points(outcome.trace), outcome
 
 
-def chosen(found: list[Point], every: int) -> list[Point]:
-    """All calls that change something, and every *every*-th of the others."""
-    return [point for index, point in enumerate(found) if point.name in CHANGING or index % every == 0]
+def chosen(found: list[Point], limit: int) -> list[Point]:
+    """At most *limit* points: calls that change something first, evenly spread, and others for the rest."""
+    changing = [point for point in found if point.name in CHANGING]
+    others = [point for point in found if point.name not in CHANGING]
+    taken = _spread(changing, limit * 3 // 4)
+    taken += _spread(others, limit - len(taken))
+    return [point for point in found if point in taken]
+
+
+def _spread(found: list[Point], count: int) -> list[Point]:
+    """*count* of them, the first and the last among them."""
+    if len(found) <= count:
+        return list(found)
+    return [found[round(index * (len(found) - 1) / (count - 1))] for index in range(count)]

@@ -47,7 +47,8 @@ BECOME_NOBODY = f"""
         os.setresgid({NOBODY}, {NOBODY}, {NOBODY})
         os.setresuid({NOBODY}, {NOBODY}, {NOBODY})
         """
-BOTH = (*NEW_PIDS, *OTHER_HOST)
+OUTER_PROC = ("unshare", "-pf", "--kill-child")
+OTHER_USERS = ("unshare", "-Ur", "-pf", "--mount-proc", "--kill-child")
 
 
 def masked(tmp_path: Path) -> tuple[str, ...]:
@@ -64,7 +65,8 @@ def prefix_of(name: str, tmp_path: Path) -> tuple[str, ...]:
         "another boot id": masked(tmp_path),
         "another host name": OTHER_HOST,
         "another time namespace": OTHER_CLOCK,
-        "another pid namespace and host name": BOTH,
+        "the /proc of the outer pid namespace": OUTER_PROC,
+        "another user namespace": OTHER_USERS,
     }[name]
 
 
@@ -74,6 +76,8 @@ PLACES = [
     "another boot id",
     "another host name",
     "another time namespace",
+    "the /proc of the outer pid namespace",
+    "another user namespace",
 ]
 SAME_PIDS = {"another host name", "another time namespace"}
 

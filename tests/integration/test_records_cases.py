@@ -13,13 +13,26 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 import ownership
 from ownership import AlreadyOwnedError, InvalidRecordError, UnsupportedRecordError, Verdict
 from ownership._models import GuardState
 from ownership.testing import FakeClock, sleeping_process, stopped_process
 from tests.support.namespaces import die_owning, elsewhere, needs_linux_root, owner, taken
-from tests.support.records import file_of, guard_of, identity, lock_directory, names, plant, plant_guard, record
+from tests.support.records import (
+    OTHER_INSTANCE,
+    fields_of,
+    file_of,
+    guard_of,
+    identity,
+    lock_directory,
+    names,
+    plant,
+    plant_guard,
+    record,
+)
 from tests.support.waiting import eventually
 
 pytestmark = needs_linux_root
@@ -269,6 +282,54 @@ def test_an_old_record_of_ours_put_back_is_no_claim_either(tmp_path: Path) -> No
         file_of(tmp_path / "x").write_bytes(old)
         claim.verify()
         assert ownership.inspect(tmp_path / "x").token == claim.token
+
+
+scalars = st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats() | st.text(max_size=10)
+odd = st.sampled_from([0, -1, 1, 2**31, 2**53, 2**53 + 1, 2**64, 1e308, "", "none", "0", [], {}, True, None])
+anything = scalars | odd | st.lists(scalars, max_size=2) | st.dictionaries(st.text(max_size=5), scalars, max_size=2)
+lease = st.fixed_dictionaries({"ttl": anything, "renewed_at": anything, "auto_renew": anything}) | anything
+changed = st.dictionaries(st.sampled_from([*ownership.OwnerRecord.model_fields, "extra"]), anything, max_size=3)
+contents = st.one_of(
+    st.none(),
+    st.binary(max_size=80),
+    st.builds(lambda fields, more: {**record(2**22 + 3), **fields, **more}, changed, st.just({})),
+    st.builds(lambda fields, more: {**record(), **fields, "lease": more}, changed, lease),
+)
+guards = st.one_of(
+    st.none(),
+    st.binary(max_size=600),
+    st.dictionaries(st.sampled_from(["token", "owner", "previous", "deaths", "adopted"]), anything, max_size=4),
+    st.builds(lambda who: {"token": 7, "owner": who}, changed.map(lambda more: {**fields_of(2**22 + 4), **more})),
+)
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(contents, guards, st.none() | st.binary(max_size=20))
+def test_whatever_lies_there_the_answer_is_one_of_the_documented(
+    tmp_path: Path, content: Any, guard: Any, witness: bytes | None
+) -> None:
+    """An owner, or a typed error with a remedy; then the record is as it was, and nothing more is there."""
+    shutil.rmtree(tmp_path / ".leases", ignore_errors=True)
+    (tmp_path / ".leases").mkdir(mode=0o700)
+    path = file_of(tmp_path / "x")
+    if content is not None:
+        plant(tmp_path / "x", content)
+    if guard is not None:
+        plant_guard(tmp_path / "x", guard if isinstance(guard, bytes) else json.dumps(guard).encode())
+    if witness is not None:
+        (tmp_path / ".leases" / f"{OTHER_INSTANCE}.alive").write_bytes(witness)
+    before = path.read_bytes() if path.exists() else None
+    for function in (ownership.inspect, ownership.find, lambda one: taken(one, clock=FakeClock())):
+        outcome = _value(function, tmp_path / "x")
+        if isinstance(outcome, Exception):
+            assert isinstance(outcome, AlreadyOwnedError | InvalidRecordError | UnsupportedRecordError), outcome
+            assert str(outcome).isprintable()
+            assert outcome.hint
+            assert (path.read_bytes() if path.exists() else None) == before
+    if isinstance(outcome, int):
+        assert outcome <= 2**53
+        assert not path.exists()
+    list(ownership.inspect_all(tmp_path))
 
 
 # what is left after failures
