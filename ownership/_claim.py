@@ -36,10 +36,10 @@ _OWNING = (State.HELD, State.ACQUIRING)
 class Claim:
     """The handle of an owner.
 
-    Guaranteed: while :meth:`verify` passes, nobody else owns the resource by the rules of this library. The claim
-    stays with this process until it is released, handed over, broken by somebody's decision, or the process ends.
-    Used as a context manager it is released at the end of the block. Methods may be called from any thread, and from
-    signal handlers. A forked child's copy is inert.
+    Guaranteed: while :meth:`verify` passes, nobody else owns the resource by the rules of this library. It stays with
+    this process until it is released, handed over, broken by somebody's decision, or the process ends. As a context
+    manager it is released at the end of the block. Methods may be called from any thread and from signal handlers. A
+    forked child's copy is inert.
 
     Not guaranteed: anything against programs that ignore the records; that a process paused between ``verify()`` and
     its next write still owns at that write (pass :attr:`token` along where it matters).
@@ -83,7 +83,7 @@ class Claim:
 
     @property
     def held(self) -> bool:
-        """Whether this handle still stands for an ownership, as far as it knows; :meth:`verify` looks."""
+        """Whether this handle still stands for an ownership, as far as it knows."""
         return self._holding.state is State.HELD and self._holding.process == os.getpid()
 
     # -- acts
@@ -110,7 +110,7 @@ class Claim:
     ) -> None:
         """Publish facts about this owner for whoever looks it up; what is left out stays as it is.
 
-        Readers see the old record or the new one, never a mixture. Meant for rare events: it replaces a file.
+        Readers see the old record or the new one. Meant for rare events: it replaces a file.
 
         :param phase: what the owner is doing, at most 64 characters
         :param endpoint: where it can be reached, for instance ``tcp:127.0.0.1:8123``
@@ -139,7 +139,13 @@ class Claim:
         :raises OSError: the record cannot be removed
         """
         holding = self._holding
-        if holding.process != os.getpid() or not holding.retire(State.RELEASED):
+        if holding.process != os.getpid():
+            return
+        if holding.state is State.LOST:  # what else it owned goes with it
+            if holding.withdraw_quietly("released", "another resource of the claim was lost"):
+                _keeper.KEEPER.holdings.discard(holding)
+            return
+        if not holding.retire(State.RELEASED):
             return
         if holding.withdraw("released", reason):
             _keeper.KEEPER.holdings.discard(holding)
@@ -147,9 +153,9 @@ class Claim:
     def handover(self, timeout: float = 10.0) -> contextlib.AbstractContextManager[Heir[Claim]]:
         """Pass the claim on to a descendant: there is an owner at every moment.
 
-        ``with claim.handover() as heir:`` fork or start the descendant inside; it calls ``heir.adopt()`` (after exec
-        with ``heir.to_env()`` in its environment: ``ownership.adopt()``). Leaving the block waits for that; from then
-        on this handle counts as released. In a process forked inside, leaving the block does nothing.
+        Inside ``with claim.handover() as heir:`` fork or start it; it calls ``heir.adopt()`` (after exec, given
+        ``heir.to_env()``: ``ownership.adopt()``). Leaving the block waits for that; then this handle counts as
+        released. In a process forked inside, leaving the block does nothing.
 
         :param timeout: seconds to wait for the adoption
         :raises HandoverError: nobody adopted it in time; it is still ours
@@ -160,8 +166,8 @@ class Claim:
     def keep_across_exec(self, command: str | None = None) -> None:
         """Prepare for replacing this program by another one in the same process (exec).
 
-        pid and start id survive exec, so the new program goes on owning. Our witness is kept open for it, named in
-        ``LEASES_KEPT``, so that readers in other pid namespaces see it live. Call it directly before ``os.exec*``.
+        pid and start id survive exec, so the new program owns on. Our witness is kept open for it (``LEASES_KEPT``),
+        for readers in other pid namespaces. Call it directly before ``os.exec*``.
 
         Not guaranteed: anything after exec but that the process owns until it ends: nothing is repaired any more.
 
@@ -197,7 +203,8 @@ class Claim:
             return
         if holding.retire(State.RELEASED):
             holding.abandoned = True
-            warnings.warn(f"unreleased {self!r} was garbage-collected", ResourceWarning, source=self, stacklevel=2)
+            told = f"unreleased claim on {holding.primary.shown} was garbage-collected"
+            warnings.warn(told, ResourceWarning, source=self, stacklevel=2)
             if holding.withdraw_quietly("released", "the claim was garbage-collected"):
                 _keeper.KEEPER.holdings.discard(holding)
 
@@ -267,7 +274,7 @@ def acquire(
 
 
 def adopt(environ: MutableMapping[str, str] | None = None) -> Claim:
-    """Own the claim that was handed to this process in ``LEASES_HEIR``; the variable is read and removed.
+    """Own the claim handed to this process in ``LEASES_HEIR``; the variable is read and removed.
 
     :raises LookupError: nothing was handed over
     :raises HandoverError: too late: it was taken back, adopted by another, or acquired by somebody

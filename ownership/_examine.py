@@ -16,6 +16,7 @@ from ownership._process import Identity, ProcessTable, parse_linux_start_id, pri
 from ownership._record import decode
 from ownership._system import is_local
 from ownership._verdict import (
+    HELD_HERE,
     Judgement,
     Observation,
     Self,
@@ -75,7 +76,7 @@ class Examiner(NamedTuple):
         for _ in range(4):
             found = place.directory.read(filename)
             if found is None:
-                return FREE
+                return FREE if guard.owner is None else self._examine_missing(place, resource, guard.owner)
             examined, missing = self._examine(place, resource, guard, *found)
             # without a witness the owner may just have left: then its record has changed
             if not missing or place.directory.signature(filename) == found[1]:
@@ -91,6 +92,16 @@ class Examiner(NamedTuple):
         judgement, observation = self.judge(place, resource, record, record)
         missing = observation.witness is not None and observation.witness.state is WitnessState.MISSING
         return Examined(judgement, record, signature=signature, owner=record), missing
+
+    def _examine_missing(self, place: Place, resource: Resource, last: OwnerIdentity) -> Examined:
+        """No record, but the guard names an owner: if it lives, its record was deleted, and its keeper puts it back."""
+        judgement, _ = self.judge(place, resource, last, None)
+        if judgement.verdict not in (Verdict.LIVE, Verdict.STOPPED):
+            return FREE
+        told = Judgement(
+            judgement.verdict, f"its record was deleted, the guard names pid {last.pid}: {judgement.reason}"
+        )
+        return Examined(told, owner=last)
 
     def _examine_malformed(
         self, place: Place, resource: Resource, guard: GuardState, malformed: Malformed, signature: Signature
@@ -193,6 +204,10 @@ def _remedy(resource: Resource, examined: Examined, filename: str) -> str:
     path = quoted(resource.path)
     if examined.verdict is Verdict.STOPPED and owner:
         return f"kill -CONT {owner.pid} lets it go on, ending it frees {path}; or wait: leasectl wait {path}"
+    if examined.unsettled:
+        return "acquire it: unless a live owner's keeper mends the record within a second, it is reclaimed"
+    if examined.judgement.reason == HELD_HERE:
+        return f"this process owns it already: use that claim, or release it first; see leasectl show {path}"
     if examined.verdict is Verdict.LIVE:
         return f"wait for it (timeout=, leasectl wait {path}) or end that process"
     if isinstance(owner, OwnerRecord):

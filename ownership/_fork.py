@@ -8,6 +8,7 @@ Not covered: processes forked by C code that runs no Python afterwards and never
 from __future__ import annotations
 
 import errno
+import functools
 import os
 import threading
 from collections.abc import Callable
@@ -79,8 +80,18 @@ class Descriptor:
 
 
 def has_room() -> bool:
-    """Whether we hold few enough descriptors to keep one that only saves time."""
-    return len(_held) < _MANY
+    """Whether we hold few enough descriptors, of those that the process may have, to keep one that only saves time."""
+    return len(_held) < _room()
+
+
+@functools.cache
+def _room() -> int:
+    try:
+        import resource
+    except ImportError:
+        return 0
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return _MANY if soft == resource.RLIM_INFINITY else min(_MANY, soft // 8)
 
 
 def in_child(callback: Callable[[], None]) -> None:

@@ -156,7 +156,7 @@ class Hold:
                 unlock(descriptor.number)
             except OSError:
                 descriptor.close()
-            if guard.spare.setdefault(None, descriptor) is not descriptor:
+            if not _fork.has_room() or guard.spare.setdefault(None, descriptor) is not descriptor:
                 descriptor.close()
         guard.inside.discard(self._thread)
         if guard not in _recent:

@@ -141,6 +141,9 @@ KEEPER = Keeper()
 def _leave(process: int) -> None:
     """Exit hook of the process that made them: remove witnesses that stand for nothing. Records stay: we still live."""
     if os.getpid() == process:
+        for holding in list(KEEPER.holdings):
+            if holding.state not in (State.HELD, State.ACQUIRING):
+                holding.withdraw_quietly("released", "")
         for place in places():
             try:
                 place.move_out()

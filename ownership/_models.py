@@ -71,10 +71,10 @@ class OwnerRecord(OwnerIdentity):
 class Previous(Value):
     """How the last ownership ended.
 
-    :ivar how: ``released``, ``closed`` or ``died``
+    :ivar how: ``released``, ``closed``, ``died`` or ``broken``
     """
 
-    how: Literal["released", "closed", "died"]
+    how: Literal["released", "closed", "died", "broken"]
     reason: str = ""
     at: AwareDatetime | None = None
 
@@ -89,7 +89,7 @@ class Ending(NamedTuple):
     :ivar wall_ns: when
     """
 
-    how: Literal["released", "closed", "died"]
+    how: Literal["released", "closed", "died", "broken"]
     reason: str
     wall_ns: int
 

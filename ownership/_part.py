@@ -159,15 +159,14 @@ class Part:
 
     def remove(self, hold: Hold, how: str, reason: str, wall_ns: int) -> None:
         """Remove our record, if it is ours, and remember in the guard how that ownership ended."""
-        there = self.is_there()
-        if there:
-            self.place.directory.discard(self.filename)
-        remembered = hold.recall(self.token) if there else hold.read()
-        if there:
-            token, ending = max(remembered.token, self.token), Ending(how, reason[:120], wall_ns)  # type: ignore[arg-type]
-            hold.write(GuardState(token, None, ending, remembered.deaths, remembered.adopted))
-        else:
-            self.blank(hold, remembered)
+        if not self.is_there():
+            self.blank(hold, hold.read())
+            return
+        remembered = hold.recall(self.token)
+        token, ending = max(remembered.token, self.token), Ending(how, reason[:120], wall_ns)  # type: ignore[arg-type]
+        # the guard first: a waiter that sees the record go must not find a guard that still names a live owner
+        hold.write(GuardState(token, None, ending, remembered.deaths, remembered.adopted))
+        self.place.directory.discard(self.filename)
 
     def blank(self, hold: Hold, remembered: GuardState) -> None:
         """Take our name out of the guard: it would speak for whatever lies at the record's path when we own no more."""

@@ -16,7 +16,7 @@ from ownership._guard import PATIENCE, Hold, Interrupting
 from ownership._inspect import Inspection, inspection_of, lock_directories, resource_of
 from ownership._location import pin_registry
 from ownership._locking import locked, peek
-from ownership._models import MAX_TOKEN, GuardState
+from ownership._models import MAX_TOKEN, Ending, GuardState
 from ownership._paths import Resource, StrPath, quoted, resolve
 from ownership._pinned import DirectoryChanged
 from ownership._place import Place, existing, opened, pinned
@@ -92,7 +92,7 @@ def break_claim(
     examiner = Examiner(processes or system_processes(), clock, _kept.kept())
 
     def decide(place: Place, hold: Hold, remembered: GuardState, examined: Examined) -> None:
-        if examined.verdict is Verdict.FREE:
+        if examined.owner is None and not examined.unsettled:
             return
         known = examined.record.token if examined.record else remembered.token
         if known != token:
@@ -105,7 +105,7 @@ def break_claim(
                 reason=error.reason,
                 hint=f"look again: leasectl show {quoted(found.path)}",
             )
-        _evict_living(place, found, hold, remembered, examined, max(remembered.token, known) + 1)
+        _evict_living(place, found, hold, remembered, examined, max(remembered.token, known) + 1, clock.wall_ns())
 
     return _decided(found, shared, examiner, decide)
 
@@ -145,7 +145,7 @@ def _evict(
         return
     token = max(remembered.token, examined.record.token if examined.record else 0)
     if examined.verdict is Verdict.EXPIRED:  # it may be alive: its keeper must find a greater token
-        _evict_living(place, resource, hold, remembered, examined, token + 1)
+        _evict_living(place, resource, hold, remembered, examined, token + 1, examiner.clock.wall_ns())
         return
     place.directory.remove(f"{resource.name}.json", examined.signature)
     if examined.owner is not None:
@@ -155,20 +155,21 @@ def _evict(
 
 
 def _evict_living(
-    place: Place, resource: Resource, hold: Hold, remembered: GuardState, examined: Examined, token: int
+    place: Place, resource: Resource, hold: Hold, remembered: GuardState, examined: Examined, token: int, wall_ns: int
 ) -> None:
     """A greater token into the guard, then the record away, then the owner's name out of the guard; and look again.
 
     :raises DirectoryChanged: directory or guard were replaced meanwhile, the owner may be back: do it again there
     """
-    assert examined.signature is not None
     hold.write(remembered._replace(token=token))
-    place.directory.remove(f"{resource.name}.json", examined.signature)
+    if examined.signature is not None:
+        place.directory.remove(f"{resource.name}.json", examined.signature)
     owner = examined.owner
     if owner is not None and remembered.owner is not None and owner.instance_id == remembered.owner.instance_id:
         if examined.verdict.is_dead:
             place.directory.unlink_temporary(resource.name, owner.instance_id)
-        hold.write(remembered._replace(token=token, owner=None))
+        ending = Ending("broken", f"pid {owner.pid} was evicted: {examined.verdict.value}", wall_ns)
+        hold.write(remembered._replace(token=token, owner=None, previous=ending))
     if not hold.is_at_path():
         raise DirectoryChanged
 

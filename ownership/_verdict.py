@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from ownership._models import OwnerIdentity
 from ownership._process import Comparison, Identity, ProcessObservation, ProcessState, compare_start_ids
 
+HELD_HERE = "held by this process"
+
 
 class Verdict(enum.StrEnum):
     """What is known about the owner of a resource.
@@ -135,7 +137,7 @@ def _judge_image(record: OwnerIdentity, me: Self) -> Judgement | None:
     if record.instance_id != me.identity.instance_id:
         return None
     if me.holds:
-        return Judgement(Verdict.LIVE, "held by this process")
+        return Judgement(Verdict.LIVE, HELD_HERE)
     return Judgement(Verdict.GONE, "left over from this process, no handle holds it")
 
 

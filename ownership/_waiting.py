@@ -16,6 +16,7 @@ from ownership._verdict import Verdict, same_namespace
 from ownership._watch import Watch
 
 SETTLE = 1.0  # seconds a malformed record that nobody is known to own is left for its keeper
+_MISSING = 0.05  # seconds between looks at a record that is missing
 POLL = 0.25  # seconds between looks at what cannot be watched
 _SAFETY = 2.0  # seconds between looks at what is watched
 
@@ -75,6 +76,8 @@ class Waiter:
                 if left <= 0:
                     return None
                 tick = _SAFETY if watched else POLL * random.uniform(0.8, 1.2)
+                if examined.signature is None:  # its keeper is about to put the record back
+                    tick = _MISSING
                 woken = clock.wait(min(left, tick), self._watch.wait)
                 if woken and place.directory.signature(filename) == examined.signature:
                     looked = self._look(place, resource)

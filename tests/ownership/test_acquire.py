@@ -116,7 +116,7 @@ def test_a_refusal_says_who_since_when_why_and_what_to_do(tmp_path: Path, kind: 
             case "newer":
                 planted = record(living, version=3, **facts)
             case "ours":
-                planted = {}
+                planted, advice = {}, "release it first"
         claim = ownership.acquire(tmp_path / "x") if kind == "ours" else None
         if kind == "malformed":
             plant(tmp_path / "x", b'{"pid": "half')
