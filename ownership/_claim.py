@@ -20,7 +20,7 @@ from ownership._acquire import (
 )
 from ownership._arguments import checked_labels, checked_resources, checked_timeout
 from ownership._clock import SYSTEM_CLOCK, Clock
-from ownership._errors import OwnershipError, explained
+from ownership._errors import OwnershipError, with_path
 from ownership._examine import Examiner
 from ownership._handover import VARIABLE, HandingOver, Heir, heir_from
 from ownership._holding import Holding, State
@@ -62,7 +62,7 @@ class Claim:
 
     @property
     def tokens(self) -> Mapping[Path, int]:
-        """The token of each resource of this claim, those of ``also=`` included."""
+        """The token of each resource, those of ``also=`` included."""
         return {Path(part.resource.path): part.token for part in self._holding.parts}
 
     @property
@@ -226,11 +226,10 @@ def acquire(
     """Become the one owner of *resource*, or say who is.
 
     Guaranteed: at most one live owner per resource among cooperating programs on this machine; an owner that has
-    exited, reaped or not, or whose pid was reused, never blocks; the new owner's token is greater than every earlier
-    one; a call that raises, for whatever reason and at whatever point, leaves no record of ours.
+    exited, reaped or not, or whose pid was reused, never blocks; tokens grow; a call that raises, for whatever reason
+    and at whatever point, leaves no record of ours.
 
-    Not guaranteed: exclusion on a network filesystem between hosts, or between accounts without a shared
-    *registry*; any order among waiters.
+    Not guaranteed: exclusion between hosts, or between accounts without a shared *registry*; order among waiters.
 
     :param resource: a path; it need not exist, its directory must. Symlinks are resolved now and the result pinned
     :param timeout: seconds to wait for the present owner: 0 not at all, ``None`` for ever
@@ -268,9 +267,7 @@ def acquire(
         return Claim(holding)
     except BaseException as error:
         give_up(holding)
-        if isinstance(error, OSError) and error.filename is None:
-            raise explained(error, found[0].path) from error
-        raise
+        raise with_path(error, found[0].path)  # noqa: B904 the same one, or one that says all that it says
 
 
 def adopt(environ: MutableMapping[str, str] | None = None) -> Claim:

@@ -187,6 +187,11 @@ class HandoverError(OwnershipError):
     """Nobody adopted the claim; unless ``__cause__`` says otherwise it is still ours."""
 
 
+def with_path(error: BaseException, path: str) -> BaseException:
+    """*error*, or if it is one of the system that names no file, the same with *path*."""
+    return explained(error, path) if isinstance(error, OSError) and error.filename is None else error
+
+
 def explained(error: OSError, path: str, hint: str = "") -> OSError:
     """The same system error with *path* in it and *hint* as attribute and note."""
     told = type(error)(error.errno, error.strerror or str(error), path)

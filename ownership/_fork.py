@@ -41,6 +41,7 @@ class Descriptor:
         try:
             found = os.fstat(self.number)
         except OSError as error:
+            self.close()
             raise explained(error, path) from None
         self.device, self.inode = found.st_dev, found.st_ino
         return found

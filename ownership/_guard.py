@@ -212,6 +212,8 @@ class Hold:
             current = os.lstat(self._guard.path)
         except (FileNotFoundError, NotADirectoryError):
             return False
+        except OSError as error:
+            raise self._guard.told(error) from None
         if (current.st_ino, current.st_dev) != (self._descriptor.inode, self._descriptor.device):
             return False
         # one link, and found at the path: then the directory at the path is the pinned one

@@ -16,7 +16,7 @@ from pydantic import BaseModel, Field
 from ownership._acquire import give_up
 from ownership._adoption import Adoption, Target
 from ownership._clock import SYSTEM_CLOCK, Clock
-from ownership._errors import HandoverError, OwnershipLostError
+from ownership._errors import HandoverError, OwnershipLostError, with_path
 from ownership._holding import Holding, State
 from ownership._process import ProcessTable, system_processes
 from ownership._ref import absolute_path
@@ -56,14 +56,18 @@ class Heir(Generic[_Claim]):
 
         :raises HandoverError: too late: it was taken back, adopted by another, or acquired by somebody
         """
-        table = processes or system_processes()
-        holding = Holding(table.current(), clock, self.targets[0].resource, os.getpid())
+        table, first = processes or system_processes(), self.targets[0]
+        try:
+            me = table.current()
+        except OSError as error:
+            raise with_path(error, first.path) from error
+        holding = Holding(me, clock, first.resource, os.getpid())
         try:
             Adoption(holding, self.targets, _hash(self.secret)).run()
             return self.claim_of(holding)
-        except BaseException:
+        except BaseException as error:
             give_up(holding)
-            raise
+            raise with_path(error, first.path)  # noqa: B904 the same one, or one that says all that it says
 
 
 def heir_from(text: str | None, claim_of: Callable[[Holding], _Claim]) -> Heir[_Claim]:

@@ -102,8 +102,8 @@ class Part:
         """Whether the path leads to the very file that a read has confirmed. One system call."""
         try:
             return self.confirmed and signature_of(os.lstat(self.path)) == self.signature
-        except (FileNotFoundError, NotADirectoryError):
-            return False
+        except OSError:
+            return False  # the look that follows says why
 
     def look(self, wall_ns: int) -> OwnerRecord | Malformed | None:
         """Read what is there; remember its signature if it is ours and the path leads to it.

@@ -163,6 +163,8 @@ class PinnedDirectory:
             return signature_of(os.lstat(self.file(filename)))
         except (FileNotFoundError, NotADirectoryError):
             return None
+        except OSError as error:
+            raise explained(error, self.file(filename), self.remedy(filename, error)) from None
 
     def names(self, suffix: str) -> Iterator[str]:
         """Stems of the files here that end in *suffix*."""

@@ -157,19 +157,18 @@ def _evict(
 def _evict_living(
     place: Place, resource: Resource, hold: Hold, remembered: GuardState, examined: Examined, token: int, wall_ns: int
 ) -> None:
-    """A greater token into the guard, then the record away, then the owner's name out of the guard; and look again.
+    """A greater token and nobody's name into the guard, then the record away; and look again.
 
     :raises DirectoryChanged: directory or guard were replaced meanwhile, the owner may be back: do it again there
     """
-    hold.write(remembered._replace(token=token))
+    owner = examined.owner
+    if owner is not None and examined.verdict.is_dead:
+        place.directory.unlink_temporary(resource.name, owner.instance_id)
+    who = f"pid {owner.pid}, {examined.verdict.value}" if owner else "whoever made the record"
+    ending = Ending("broken", f"evicted by decision: {who}", wall_ns)
+    hold.write(remembered._replace(token=token, owner=None, previous=ending))
     if examined.signature is not None:
         place.directory.remove(f"{resource.name}.json", examined.signature)
-    owner = examined.owner
-    if owner is not None and remembered.owner is not None and owner.instance_id == remembered.owner.instance_id:
-        if examined.verdict.is_dead:
-            place.directory.unlink_temporary(resource.name, owner.instance_id)
-        ending = Ending("broken", f"pid {owner.pid} was evicted: {examined.verdict.value}", wall_ns)
-        hold.write(remembered._replace(token=token, owner=None, previous=ending))
     if not hold.is_at_path():
         raise DirectoryChanged
 

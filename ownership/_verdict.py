@@ -6,7 +6,7 @@ import enum
 from dataclasses import dataclass
 
 from ownership._models import OwnerIdentity
-from ownership._process import Comparison, Identity, ProcessObservation, ProcessState, compare_start_ids
+from ownership._process import Comparison, Identity, ProcessObservation, ProcessState, compare_start_ids, printable
 
 HELD_HERE = "held by this process"
 
@@ -166,7 +166,7 @@ def _whereabouts(record: OwnerIdentity, me: Identity) -> str:
         unknown = "our own" if me.boot_id is None or me.pid_namespace is None else "its"
         return f"{unknown} boot or pid namespace is unknown (no usable /proc)"
     if record.boot_id != me.boot_id:
-        return f"it belongs to another boot ({record.boot_id})"
+        return f"it belongs to another boot ({printable(record.boot_id)})"
     return f"it lives in another pid namespace ({record.pid_namespace}, ours is {me.pid_namespace})"
 
 

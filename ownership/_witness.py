@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
+import random
 import stat
 import struct
 import time
@@ -24,6 +25,7 @@ from ownership._system import NO_FOLLOW, UNNAMED, UNSUPPORTED, lock_shared
 from ownership._verdict import Testimony, WitnessState
 
 SUFFIX = ".alive"
+_SWEPT = 50  # times that a sweeper may be faster
 _BEAT = struct.Struct("=q")  # eight aligned bytes: CLOCK_MONOTONIC of the last heartbeat, in nanoseconds
 
 
@@ -100,16 +102,17 @@ class Witness:
             raise self._told(error, filename) from None
 
     def _make_named(self, filename: str, temporary: str) -> None:
-        for attempt in range(4):
+        for attempt in range(_SWEPT):
             try:
                 self._directory.discard(temporary)
                 self._make_locked(temporary, os.O_CREAT | os.O_EXCL | os.O_RDWR | NO_FOLLOW)
                 self._show(temporary, filename, self._directory.fd)
                 return
-            except FileNotFoundError:  # swept between making and locking
+            except (FileNotFoundError, BlockingIOError):  # a sweeper came between making and locking
                 self._descriptor.close()
-                if attempt == 3:
+                if attempt == _SWEPT - 1:
                     raise
+                time.sleep(random.uniform(0, 0.002))
             finally:
                 self._directory.unlink(temporary)
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import logging
 import os
 import shutil
+import signal
 import threading
 import time
 from pathlib import Path
@@ -28,7 +30,9 @@ from tests.support.records import (
     guard_of,
     identity,
     lock_directory,
+    me,
     names,
+    other_start_id,
     plant,
     plant_guard,
     record,
@@ -157,10 +161,55 @@ def test_a_guard_that_cannot_be_read_counts_as_absent(tmp_path: Path, content: b
     assert guard_of(tmp_path / "x")["token"] > 1_700_000_000_000_000
 
 
-@pytest.mark.parametrize("owner_", [identity(2**22 + 7), identity(1), identity(1, start_id="linux:x:1:1:1")], ids=str)
-def test_whoever_a_guard_names_does_not_own_without_a_record(tmp_path: Path, owner_: Any) -> None:
-    plant_guard(tmp_path / "x", GuardState(token=5000, owner=owner_))
+@pytest.mark.parametrize(
+    "last",
+    [identity(2**22 + 7), identity(1, start_id=other_start_id(me().start_id)), identity(1, pid_namespace=1)],
+    ids=["dead", "reused", "elsewhere"],
+)
+def test_whoever_a_guard_names_does_not_own_without_a_record_unless_it_lives(tmp_path: Path, last: Any) -> None:
+    """Planted names lock nobody out (K43)."""
+    plant_guard(tmp_path / "x", GuardState(token=5000, owner=last))
     assert ownership.inspect(tmp_path / "x").verdict is Verdict.FREE
+    assert isinstance(taken(tmp_path / "x"), int)
+
+
+def test_a_record_deleted_under_a_live_owner_frees_nothing(tmp_path: Path) -> None:
+    """The guard names the owner; its keeper puts the record back."""
+    with owner(tmp_path / "x") as child:
+        os.kill(child.pid, signal.SIGSTOP)
+        eventually(lambda: ownership.is_stopped(child.pid))
+        file_of(tmp_path / "x").unlink()
+        error = taken(tmp_path / "x")
+        assert isinstance(error, AlreadyOwnedError)
+        assert str(child.pid) in str(error)
+        assert str(error).isprintable()
+        assert error.hint
+        os.kill(child.pid, signal.SIGCONT)
+        eventually(lambda: file_of(tmp_path / "x").exists())
+        assert ownership.inspect(tmp_path / "x").token == child.said
+
+
+@pytest.mark.parametrize("name", ["pwrite", "unlink"])
+def test_a_release_that_fails_half_way_is_finished_by_the_keeper(tmp_path: Path, name: str) -> None:
+    """One I/O error at the wrong moment: the record is gone and the guard still names us, or the other way round."""
+
+    def release_badly() -> Any:
+        claim = ownership.acquire(tmp_path / "x")
+        original = getattr(os, name)
+
+        def fail(*args: Any, **kwargs: Any) -> Any:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+        setattr(os, name, fail)
+        error = _value(claim.release)
+        held = claim.held
+        setattr(os, name, original)
+        eventually(lambda: isinstance(elsewhere(lambda: taken(tmp_path / "x")), int))
+        return error, held
+
+    error, held = elsewhere(release_badly)
+    assert isinstance(error, OSError)
+    assert not held
     assert isinstance(taken(tmp_path / "x"), int)
 
 
@@ -235,8 +284,10 @@ def test_the_last_token_is_given_out_and_then_no_more(tmp_path: Path) -> None:
         {"resource": "/etc/shadow\n"},
         {"command": "x" * 4096, "labels": {f"k{n}": "v" * 900 for n in range(60)}},
         {"command": "\u202eevil"},
+        {"boot_id": "\n\x1b[2Jfake line"},
+        {"start_id": "linux:\nfake line"},
     ],
-    ids=["terminal codes", "labels", "resource", "huge", "right to left"],
+    ids=["terminal codes", "labels", "resource", "huge", "right to left", "boot id", "start id"],
 )
 def test_what_a_record_says_cannot_forge_a_message(tmp_path: Path, changes: dict[str, Any]) -> None:
     """Texts of a foreign record go into errors; they stay one printable line of bounded length."""
@@ -244,10 +295,10 @@ def test_what_a_record_says_cannot_forge_a_message(tmp_path: Path, changes: dict
         plant(tmp_path / "x", record(pid, **changes))
         error = taken(tmp_path / "x")
         assert isinstance(error, AlreadyOwnedError)
-        assert error.verdict is Verdict.LIVE
-        assert "\n" not in str(error)
-        assert "\r" not in str(error)
-        assert "\x1b" not in str(error)
+        assert error.verdict in (Verdict.LIVE, Verdict.UNKNOWN)
+        assert str(error).isprintable()
+        assert error.reason.isprintable()
+        assert error.hint.isprintable()
         assert len(str(error)) < 10_000
         assert str(tmp_path / "x") in str(error)
 
@@ -303,7 +354,7 @@ guards = st.one_of(
 )
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(contents, guards, st.none() | st.binary(max_size=20))
 def test_whatever_lies_there_the_answer_is_one_of_the_documented(
     tmp_path: Path, content: Any, guard: Any, witness: bytes | None
@@ -322,7 +373,8 @@ def test_whatever_lies_there_the_answer_is_one_of_the_documented(
     for function in (ownership.inspect, ownership.find, lambda one: taken(one, clock=FakeClock())):
         outcome = _value(function, tmp_path / "x")
         if isinstance(outcome, Exception):
-            assert isinstance(outcome, AlreadyOwnedError | InvalidRecordError | UnsupportedRecordError), outcome
+            if not isinstance(outcome, AlreadyOwnedError | InvalidRecordError | UnsupportedRecordError):
+                raise outcome
             assert str(outcome).isprintable()
             assert outcome.hint
             assert (path.read_bytes() if path.exists() else None) == before

@@ -58,6 +58,8 @@ class Deciding(Publishing):
     def _judge(self, world: World, index: int, thread: Thread, record: File | None) -> str:
         guard = world.file(thread.guard)
         if record is None:
+            if guard.owner != NOBODY and self.rules.absent_asks_guard:
+                return self._judge_owner(world, index, thread, guard.owner, guard.token, "no record, guard")
             self._take(world, index)
             return "no record"
         if record.intact:
@@ -106,7 +108,7 @@ class Deciding(Publishing):
 
     def _read_release(self, world: World, index: int, thread: Thread, record: File | None) -> str:
         if record is not None and self._ours(world, thread, record):
-            world.thread(index, at="compare")
+            self._blank_or_compare(world, index)
             return "the record is ours"
         mine = record is not None and record.owner == thread.process and record.token == thread.token
         if mine and thread.guard != NONE and self._named(world, thread):
@@ -130,14 +132,17 @@ class Deciding(Publishing):
             world.thread(index, at="temp" if self.scenario.named_temps else "rename")
             return "the record is ours"
         if record is not None and record.intact and record.token >= thread.token:
-            world.process(thread.process, held=0)
+            self._lose_outside(world, thread.process, record)
         world.finish(index)
         return "the record is not ours"
 
     def _read_break(self, world: World, index: int, record: File | None) -> str:
         if record is None:
-            world.finish(index)
-            return "no record"
+            if world.file(world.threads[index].guard).owner == NOBODY or not self.rules.break_without_record:
+                world.finish(index)
+                return "no record"
+            world.thread(index, at="bump")
+            return "no record, the guard names somebody"
         world.thread(index, at="bump" if self.rules.break_bumps else "compare")
         return f"record of {self.names[record.owner] if record.owner != NOBODY else 'nobody'}"
 
@@ -158,7 +163,7 @@ class Deciding(Publishing):
                 self._passes(world, index, thread)
                 return "the record is ours"
             if self._beats(record.token, process.held) or not self.rules.keeper_replaces_lower:
-                self.lose(world, thread.process, record)
+                self._lose_outside(world, thread.process, record)
                 self._tick(world, index)
                 return f"the record is {self.names[record.owner]}'s: loss"
         world.thread(index, at="directory")
@@ -167,6 +172,12 @@ class Deciding(Publishing):
     def lose(self, world: World, process: int, record: File | None) -> None:
         """The claim is lost; `record` is the foreign one that was seen, if any."""
         world.process(process, held=0)
+
+    def _lose_outside(self, world: World, process: int, record: File) -> None:
+        """Lost without a look into the guard, which may still name this process: its keeper sees to that."""
+        if self.rules.loss_enters_guard:
+            world.process(process, leftover=world.processes[process].held)
+        self.lose(world, process, record)
 
     def _beats(self, other: int, own: int) -> bool:
         """Does another's token end a claim with ours?"""
@@ -216,7 +227,7 @@ class Deciding(Publishing):
         named = guard.owner == thread.process and guard.token == leftover
         mine = record is not None and record.owner == thread.process and record.token == leftover
         if mine and record is not None and leftover and (record.intact or named):
-            world.thread(index, at="compare")
+            self._blank_or_compare(world, index)
             return "the leftover is there"
         self._cleaned(world, index)
         return "no leftover of ours"

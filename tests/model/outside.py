@@ -63,13 +63,15 @@ class Outside(Deciding):
     def _failures(self, state: State) -> Iterator[tuple[str, World]]:
         for index, thread in enumerate(state.threads):
             withdrawing = thread.at == "withdraw unlink" and thread.op == "acquire"
-            if withdrawing or (thread.at == "unlink" and thread.op == "release"):
+            blanking = thread.at in ("blank", "blank first") and thread.op != "break"
+            if withdrawing or blanking or (thread.at == "unlink" and thread.op == "release"):
                 world = World(state)
                 world.spend("failure")
-                if self.rules.retry_withdrawal:
+                if self.rules.retry_withdrawal and thread.token:
                     world.process(thread.process, leftover=thread.token)
                 world.finish(index)
-                yield f"{self.names[thread.process]} {thread.op}: unlinking its record fails", world
+                what = "writing the guard" if blanking else "unlinking its record"
+                yield f"{self.names[thread.process]} {thread.op}: {what} fails", world
 
     def _record_faults(self, state: State, entry: Directory) -> Iterator[tuple[str, World]]:
         budget = state.budget
@@ -83,7 +85,9 @@ class Outside(Deciding):
         if budget[INDEX["record deleted"]]:
             world = World(state)
             world.spend("record deleted")
-            world.evict(world.file(entry.record), "outside")
+            record = world.file(entry.record)
+            if entry.guard == NONE or world.file(entry.guard).owner != record.owner:
+                world.evict(record, "outside")
             world.name(state.path, record=NONE)
             yield "an outsider deletes the record", world
         if budget[INDEX["record damaged"]]:
@@ -109,6 +113,8 @@ class Outside(Deciding):
             if state.budget[INDEX[fault]] and possible:
                 world = World(state)
                 world.spend(fault)
+                if entry.record == NONE:
+                    world.evict(guard, "outside")
                 world.name(state.path, guard=NONE)
                 self._unprotected(world, state.path)
                 yield "an outsider deletes the guard", world
@@ -131,8 +137,9 @@ class Outside(Deciding):
                 continue
             world = World(state)
             world.spend(fault)
-            if entry.record != NONE:
-                world.evict(world.file(entry.record), "outside")
+            for number in (entry.guard, entry.record):
+                if number != NONE:
+                    world.evict(world.file(number), "outside")
             if fault == "directory removed":
                 world.directories[state.path] = Directory(removed=True)
             world.path = NONE

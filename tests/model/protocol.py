@@ -10,8 +10,8 @@ from collections.abc import Iterator
 
 from tests.model.explorer import Move
 from tests.model.outside import Outside
-from tests.model.rules import CONVERGE, FRESH, TEMPS, UNCLAIMED, Rules
-from tests.model.world import NONE, Process, Scenario, State, Thread, World
+from tests.model.rules import BREAKABLE, CONVERGE, FRESH, TEMPS, UNCLAIMED, Rules
+from tests.model.world import NOBODY, NONE, Process, Scenario, State, Thread, World
 
 __all__ = ["Protocol", "Rules", "Scenario"]
 
@@ -78,6 +78,12 @@ class Protocol(Outside):
             if owner.alive and owner.held != record.token:
                 yield UNCLAIMED
 
+    def _half_broken(self, world: World) -> bool:
+        """Did an operator die after the record went and before the guard was blanked? Such a break is to be repeated."""
+        guard = world.directory(world.path).guard if world.path != NONE else NONE
+        owner = world.file(guard).owner if guard != NONE else NOBODY
+        return world.record_at(world.path) == NONE and owner != NOBODY and bool(world.processes[owner].held)
+
     def _fresh(self, world: World) -> Iterator[str]:
         """A fresh process acquires, alone."""
         world.broken = ()
@@ -93,8 +99,13 @@ class Protocol(Outside):
         world.check_owners()
         yield from world.broken
         if not world.processes[number].held:
-            if not believers:
+            if not believers and not self._half_broken(world):
                 yield FRESH
+            world.threads[index] = Thread(number, ("break", "acquire"))
+            self._run(world, index)
+            self._run(world, index)
+            if not world.processes[number].held and world.threads[index].at != "settle":
+                yield BREAKABLE
         elif world.path != NONE:
             temps = world.directory(world.path).temps
             if any(not world.processes[owner].alive for owner in temps):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.model.guarded import Guarded
-from tests.model.rules import BROKEN, FOREIGN, GROWING, LATER, Rules
+from tests.model.rules import BROKEN, FOREIGN, GROWING, LATER, WOKEN, Rules
 from tests.model.world import INDEX, NOBODY, NONE, File, Publication, Scenario, Thread, World
 
 
@@ -28,6 +28,7 @@ class Publishing(Guarded):
             "withdraw unlink": self._withdraw_unlink,
             "drop temp": self._drop_temp,
             "blank": self._blank,
+            "blank first": self._blank_first,
             "rename": self._rename,
             "bump": self._bump,
             "inert": self._inert,
@@ -95,6 +96,8 @@ class Publishing(Guarded):
         token = self._next_token(world, thread, self.rules.bump_above_record)
         world.files[thread.guard] = world.file(thread.guard)._replace(token=token)
         world.thread(index, at="compare", token=token)
+        if thread.judged == NONE:
+            self._leave_guard(world, index)
         return f"token {token} into the guard"
 
     def _temp(self, world: World, index: int, thread: Thread) -> str:
@@ -132,6 +135,7 @@ class Publishing(Guarded):
         if number != NONE:
             self._note_removal(world, thread, number)
             world.name(thread.directory, record=NONE)
+            self._note_release(world, thread)
         if thread.op in ("release", "break"):
             self._leave_guard(world, index)
         elif thread.op == "keep" and not thread.token:
@@ -155,6 +159,17 @@ class Publishing(Guarded):
             else:
                 world.violate(FOREIGN)
 
+    def _note_release(self, world: World, thread: Thread) -> None:
+        """Whoever waits for the record to go looks at the guard next, without locking it."""
+        releases = thread.op == "release" or (thread.op == "keep" and not thread.token)
+        if releases and thread.guard != NONE and world.file(thread.guard).owner == thread.process:
+            world.violate(WOKEN)
+
+    def _blank_or_compare(self, world: World, index: int) -> None:
+        """Our own record may go: before it does, the guard stops naming us."""
+        first = self.rules.blank_before_unlink and self._blanks(world, world.threads[index])
+        world.thread(index, at="blank first" if first else "compare")
+
     def _leave_guard(self, world: World, index: int) -> None:
         """After a release or break: blank the identity where it is the ended claim's, then unlock."""
         thread = world.threads[index]
@@ -166,22 +181,38 @@ class Publishing(Guarded):
             world.thread(index, at="blank")
 
     def _blanks(self, world: World, thread: Thread) -> bool:
+        if thread.guard == NONE:
+            return False
         guard = world.file(thread.guard)
         if thread.op == "break":
-            broken = world.file(thread.judged).owner
+            broken = world.file(thread.judged).owner if thread.judged != NONE else guard.owner
             return self.rules.blank_after_break and guard.owner != NOBODY and guard.owner == broken
+        named = guard.owner == thread.process and not world.processes[thread.process].held
+        if thread.op == "keep" and not thread.token:
+            return named
         if thread.op == "release":
-            named = guard.owner == thread.process and not world.processes[guard.owner].held
             return (self.rules.blank_at_release and named) or (
                 self.rules.token_at_release and guard.token < thread.token
             )
         return self.rules.blank_after_failure and bool(thread.token) and self._named(world, thread)
 
-    def _blank(self, world: World, index: int, thread: Thread) -> str:
+    def _blank_first(self, world: World, index: int, thread: Thread) -> str:
+        self._write_nobody(world, thread)
+        world.thread(index, at="compare")
+        return "blanks the identity in the guard"
+
+    def _write_nobody(self, world: World, thread: Thread) -> None:
         guard = world.file(thread.guard)
         token = max(guard.token, thread.token) if self.rules.token_at_release else guard.token
         owner = NOBODY if thread.op != "release" or self.rules.blank_at_release else guard.owner
         world.files[thread.guard] = guard._replace(owner=owner, token=token)
+
+    def _blank(self, world: World, index: int, thread: Thread) -> str:
+        if thread.op == "break" and self._still_there(world, thread) and world.record_at(world.path) == NONE:
+            world.evict(world.file(thread.guard), "break")
+        self._write_nobody(world, thread)
+        if thread.op == "keep" and not thread.token:
+            world.process(thread.process, leftover=0)
         if thread.op == "acquire":
             self._unwound(world, index)
         elif thread.op in ("release", "break"):
@@ -215,12 +246,10 @@ class Publishing(Guarded):
 
     def _cleaned(self, world: World, index: int) -> None:
         thread = world.threads[index]
-        leftover = world.processes[thread.process].leftover
-        guard = world.file(thread.guard)
-        world.process(thread.process, leftover=0)
-        if leftover and guard.owner == thread.process and guard.token == leftover:
+        if world.processes[thread.process].leftover and self._blanks(world, thread):
             world.thread(index, at="blank")
         else:
+            world.process(thread.process, leftover=0)
             self._tick(world, index)
 
     # -- publishing
@@ -377,6 +406,8 @@ class Publishing(Guarded):
         if number != NONE:
             self._note_removal(world, thread, number)
             world.name(thread.directory, record=NONE)
+            if thread.op in ("keep", "verify") and not self._still_there(world, thread):
+                world.evict(File(thread.process), "outside")  # its guard was deleted, or its directory
         if thread.op == "acquire":
             mine = Publication(thread.process, thread.token)
             world.published = tuple(entry for entry in world.published if entry != mine)
@@ -387,17 +418,19 @@ class Publishing(Guarded):
         thread = world.threads[index]
         if thread.process in world.directory(thread.directory).temps:
             world.thread(index, at="drop temp")
-        elif thread.op == "acquire" and self._blanks(world, thread):
+        else:
+            self._blank_withdrawn(world, index)
+
+    def _blank_withdrawn(self, world: World, index: int) -> None:
+        thread = world.threads[index]
+        if thread.op in ("acquire", "adopt") and self._blanks(world, thread):
             world.thread(index, at="blank")
         else:
             self._unwound(world, index)
 
     def _drop_temp(self, world: World, index: int, thread: Thread) -> str:
         self._remove_temp(world, thread.directory, thread.process)
-        if thread.op == "acquire" and self._blanks(world, thread):
-            world.thread(index, at="blank")
-        else:
-            self._unwound(world, index)
+        self._blank_withdrawn(world, index)
         return "unlinks its temporary file"
 
     def _unwound(self, world: World, index: int) -> None:

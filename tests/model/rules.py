@@ -15,6 +15,8 @@ LEFTOVER = "a process is not refused by its own leftover"
 CONVERGE = "two believers converge on the higher token"
 RELEASED = "a release takes its record away, damaged or not"
 TEMPS = "temporary files of the dead are swept"
+WOKEN = "whoever sees a record go at its release does not find its live owner in the guard"
+BREAKABLE = "after a break a fresh acquire succeeds"
 
 NEED_CLAIM = frozenset({"release", "update", "verify"})
 MAX_TRIES = 2
@@ -35,6 +37,7 @@ class Rules:
     withdraw_only_own: bool = True  # but only if the record there is its own
     retry_withdrawal: bool = True  # if that fails, the keeper goes on trying
     reclaim_own_leftover: bool = True  # and the own next acquire replaces it
+    absent_asks_guard: bool = True  # no record beside a guard that names somebody live: its keeper puts it back
     token_above_guard: bool = True
     token_above_record: bool = True
     token_from_clock: bool = True
@@ -44,9 +47,11 @@ class Rules:
     settle: bool = True  # a malformed record beside a guard without identity: wait for a live keeper, then reclaim
     blank_at_release: bool = True  # the guard's identity is blanked by a release,
     token_at_release: bool = True  # which leaves its token there if a new guard has a lower one;
+    blank_before_unlink: bool = True  # and does it before the record goes;
     blank_after_break: bool = True  # by a break,
     blank_after_failure: bool = True  # by an acquire that fails after it wrote it,
     blank_at_loss: bool = True  # and by an owner that finds its claim lost under the guard
+    loss_enters_guard: bool = True  # by its keeper, if it was found lost without the guard
     release_takes_guard: bool = True
     release_checks_record: bool = True  # only if the record is ours
     release_removes_damaged: bool = True  # a damaged record is ours if the guard names us and our token
@@ -64,6 +69,7 @@ class Rules:
     keeper_post_claim: bool = True  # and the claim is still held
     break_bumps: bool = True  # the next token into the guard before the record goes
     bump_above_record: bool = True  # above the broken record's token too
+    break_without_record: bool = True  # a claim whose record is missing is broken in the guard alone
     break_post_check: bool = True  # afterwards: directory and guard are still those at the path
     sweep_guard_identity: bool = True  # named temporary files: of the dead process that the guard names,
     sweep_evicted_owner: bool = True  # of the evicted owner,

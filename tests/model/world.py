@@ -269,7 +269,8 @@ class World:
     def evict(self, record: File, how: str) -> None:
         """Remember that the claim behind a record was ended from outside."""
         if record.owner != NOBODY and self.processes[record.owner].alive:
-            self.process(record.owner, evicted=how)
+            if how == "break" or self.processes[record.owner].evicted not in ("break", "handover"):
+                self.process(record.owner, evicted=how)
 
     def check_owners(self) -> None:
         """At most one live process believes it owns, not counting one that was evicted from outside."""
