@@ -165,7 +165,7 @@ class Acquisition:
                 self._take(place, resource, hold, remembered, examined, holding)
             holding.state = State.HELD
         except BaseException:
-            _undo(holding, holds)
+            undo(holding, holds)
             raise
 
     def _take(
@@ -234,7 +234,7 @@ class Acquisition:
             self.on_wait(refused.error())
 
 
-def _undo(holding: Holding, holds: list[Hold]) -> None:
+def undo(holding: Holding, holds: list[Hold]) -> None:
     """Withdraw what was published, while the guards are held; what cannot be withdrawn now the keeper takes on."""
     for part, hold in zip(list(holding.parts), holds, strict=False):
         part.withdraw(hold)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from ownership import _keeper
+from ownership._acquire import undo
 from ownership._draft import new_token, template_of
 from ownership._errors import HandoverError, OwnershipError
 from ownership._guard import PATIENCE, Hold, Interrupting
@@ -69,6 +70,7 @@ class Adoption:
         except BaseException:
             for part, (_, _, hold, remembered, record) in zip(self.holding.parts, found, strict=False):
                 _give_back(part, hold, remembered, record)
+            undo(self.holding, holds)
             raise
 
     def _offered(self, place: Place, target: Target) -> OwnerRecord:

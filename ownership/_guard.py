@@ -40,7 +40,7 @@ _FIRST_DELAY, _LONGEST_DELAY = 0.0002, 0.01
 
 
 class Busy(Exception):
-    """Somebody else is inside, and the caller has something better to do than to wait."""
+    """Somebody else is inside, and the caller does not want to wait."""
 
 
 class Interrupting(Exception):
@@ -71,10 +71,6 @@ class Guard:
         self.spare: dict[None, Descriptor] = {}  # at most one: taken and put back in single steps
         self.memory = (b"", NO_GUARD_STATE)  # what was read or written last, and what it means
         self.inode = 0  # of the file that it was written into
-
-    def catch_up(self) -> None:
-        while self.afterwards:
-            self.afterwards.pop()()
 
     def close_spare(self) -> None:
         if (descriptor := self.spare.pop(None, None)) is not None:
@@ -232,9 +228,9 @@ class Hold:
         return state
 
     def recall(self, token: int) -> GuardState:
-        """What we wrote when we drew *token*, if it was into this very file; else what the guard remembers.
+        """What we wrote when we drew *token*, if into this very file; else what the guard remembers.
 
-        For an owner whose record is still there: whoever wrote since then died before doing what it was about to do.
+        While that owner's record is there, whoever wrote since died before doing what it was about to do.
         """
         _, state = self._guard.memory
         if state.token == token and self._guard.inode == self._descriptor.inode:

@@ -59,8 +59,8 @@ def locked(
 
 def _catch_up(guards: Sequence[Guard]) -> None:
     for guard in guards:
-        if guard.afterwards:
-            guard.catch_up()
+        while guard.afterwards:
+            guard.afterwards.pop()()
 
 
 def peek(directory: LockDirectory, resource: Resource) -> GuardState:

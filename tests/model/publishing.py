@@ -120,6 +120,9 @@ class Publishing(Guarded):
             if thread.op in ("release", "break"):
                 self._leave_guard(world, index)
                 return "the record is another by now"
+            if thread.op == "keep" and not thread.token:
+                self._cleaned(world, index)
+                return "the leftover is gone by now"
             if current != NONE:
                 self._unwind(world, index, leaving=False)
                 return "the record is another by now, starts again"

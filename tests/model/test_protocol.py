@@ -73,6 +73,28 @@ CASES = {
         faults={"record deleted": 1},
         keepers=("A",),
     ),
+    "record deleted, two keepers, an operator breaks": case(
+        1, {"A": TAKE_RELEASE, "B": TAKE, "O": BREAK}, faults={"record deleted": 1}, keepers=("A", "B")
+    ),
+    "record deleted twice, an operator breaks, one dies": case(
+        1, {"A": TAKE_VERIFY, "B": TAKE, "O": BREAK}, faults={"record deleted": 2, "death": 1}, keepers=("A",)
+    ),
+    "record deleted twice, interrupted, writing fails": case(
+        1,
+        {"A": TAKE_UPDATE_RELEASE, "B": TAKE_RELEASE},
+        faults={"record deleted": 2, "interrupt": 1, "failure": 1},
+        keepers=("A", "B"),
+    ),
+    "record deleted, an operator breaks without a keeper": case(
+        1, {"A": TAKE, "B": TAKE_RELEASE, "O": BREAK}, faults={"record deleted": 1, "death": 1}
+    ),
+    "record deleted twice, a dead owner, everybody releases": case(
+        1,
+        {"A": TAKE_VERIFY_RELEASE, "B": TAKE_VERIFY_RELEASE},
+        faults={"record deleted": 2, "death": 1},
+        keepers=("A", "B"),
+        dead_owner=True,
+    ),
     "record deleted, one acquires again": case(
         5_000,
         {"A": (*TAKE_VERIFY_RELEASE, *TAKE_VERIFY), "B": TAKE_RELEASE},
