@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ownership._claim import Claim, acquire, adopt
+from ownership._claim import Claim
 from ownership._errors import (
     AcquireTimeoutError,
     AlreadyOwnedError,
@@ -21,6 +21,7 @@ from ownership._errors import (
 from ownership._handover import Heir
 from ownership._inspect import Inspection, Running, find, inspect, inspect_all, running, wait
 from ownership._models import LeaseTerms, OwnerIdentity, OwnerRecord, Previous
+from ownership._owning import acquire, adopt
 from ownership._paths import named
 from ownership._process import exists, is_alive, is_stopped, is_zombie, start_id
 from ownership._reclaim import break_claim, reclaim, reclaim_all

@@ -15,7 +15,8 @@ from ownership._draft import draft, new_token
 from ownership._errors import AlreadyOwnedError, OwnershipError, explained
 from ownership._eviction import after_end
 from ownership._examine import Examined, Examiner, refusal
-from ownership._guard import PATIENCE, Busy, Hold, Interrupting
+from ownership._guard import PATIENCE, Busy, Interrupting
+from ownership._hold import Hold
 from ownership._holding import Holding, State
 from ownership._locking import locked, peek
 from ownership._models import GuardState, OwnerIdentity
@@ -260,4 +261,4 @@ def give_up(holding: Holding) -> None:
     if done:
         for part in holding.parts:
             part.forsake()
-        _keeper.KEEPER.holdings.discard(holding)
+        _keeper.KEEPER.drop(holding)

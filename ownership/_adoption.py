@@ -10,7 +10,8 @@ from ownership import _keeper
 from ownership._acquire import undo
 from ownership._draft import new_token, template_of
 from ownership._errors import HandoverError, OwnershipError
-from ownership._guard import PATIENCE, Hold, Interrupting
+from ownership._guard import PATIENCE, Interrupting
+from ownership._hold import Hold
 from ownership._holding import Holding, State, adopted_by
 from ownership._locking import locked
 from ownership._models import GuardState, OwnerRecord, Previous, timestamp

@@ -40,7 +40,9 @@ class LockDirectory(PinnedDirectory):
             try:
                 return self._publish_unnamed(filename, content, keep or Descriptor(), keep is not None)
             except OSError as error:
-                if error.errno not in _NO_UNNAMED or not self.is_at_path():
+                if self.is_deleted():
+                    raise DirectoryChanged from None
+                if error.errno not in _NO_UNNAMED:
                     raise self.told(error, filename) from None
                 self.unnamed = error.errno == errno.EPERM  # that one has other causes too; the named form will say
         return self._publish_named(filename, content, temporary)

@@ -11,7 +11,8 @@ from typing import Any, TypeVar
 
 from ownership._clock import Clock
 from ownership._errors import OwnershipError, OwnershipLostError
-from ownership._guard import PATIENCE, Hold, Interrupting
+from ownership._guard import PATIENCE, Interrupting
+from ownership._hold import Hold
 from ownership._locking import locked
 from ownership._models import Malformed, OwnerIdentity, OwnerRecord, timestamp
 from ownership._part import Part
@@ -105,7 +106,7 @@ class Holding:
         failure: Exception | None = None
         reason = printable(reason)
         for part in self.parts:
-            if part.retired:
+            if part.retired or part.place is None:  # by another thread, perhaps
                 continue
             part.disclaim()
             try:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ownership import _kept
+from ownership import _keeper, _kept
 from ownership._acquire import OnWait
 from ownership._arguments import checked_timeout
 from ownership._clock import SYSTEM_CLOCK, Clock
@@ -17,7 +17,7 @@ from ownership._errors import OwnershipError
 from ownership._examine import Examined, Examiner, refusal
 from ownership._location import pin_registry
 from ownership._locking import peek
-from ownership._models import GuardState, Malformed, OwnerIdentity, OwnerRecord, Previous
+from ownership._models import GuardState, Malformed, OwnerIdentity, OwnerRecord, Previous, ready
 from ownership._paths import DIRECTORY, Resource, StrPath, pinned_resource, resolve
 from ownership._place import Place, existing, opened
 from ownership._process import ProcessTable, system_processes
@@ -98,13 +98,18 @@ def inspect(
     """
     shared = pin_registry(registry)
     found = resolve(resource, whole=shared is not None)
-    place = existing(found, shared)
-    if place is None:
-        return Inspection(Path(found.path), Verdict.FREE, "nobody owns it")
-    return _inspect(place, found, shared, _examiner(clock, processes))
+    try:
+        place = existing(found, shared)
+        if place is None:
+            return Inspection(Path(found.path), Verdict.FREE, "nobody owns it")
+        return _inspect(place, found, shared, examiner_of(clock, processes))
+    finally:
+        _keeper.KEEPER.tidy()
 
 
-def _examiner(clock: Clock, processes: ProcessTable | None) -> Examiner:
+def examiner_of(clock: Clock, processes: ProcessTable | None) -> Examiner:
+    """Who looks, for a call that is not an acquire."""
+    ready()
     return Examiner(processes or system_processes(), clock, _kept.kept())
 
 
@@ -174,7 +179,7 @@ def inspect_all(
     :param registry: *directory* is a shared registry itself
     :raises OSError: *directory* itself cannot be listed
     """
-    examiner = _examiner(clock, processes)
+    examiner = examiner_of(clock, processes)
     for path in lock_directories(directory, registry=registry):
         try:
             place = opened(path, registry=registry)
@@ -244,7 +249,7 @@ def wait(
     seconds = checked_timeout(timeout)
     deadline, told = clock.monotonic() + seconds, set()
     shared = pin_registry(registry)
-    found, examiner = resolve(resource, whole=shared is not None), _examiner(clock, processes)
+    found, examiner = resolve(resource, whole=shared is not None), examiner_of(clock, processes)
     waiter = Waiter(examiner)
     try:
         while True:
@@ -269,3 +274,4 @@ def wait(
             waiter.wait(place, found, examined, deadline)
     finally:
         waiter.close()
+        _keeper.KEEPER.tidy()

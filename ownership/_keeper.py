@@ -14,7 +14,7 @@ from ownership import _fork
 from ownership._errors import OwnershipError, explained
 from ownership._holding import Holding, State
 from ownership._pinned import DirectoryChanged
-from ownership._place import Place, forget, places
+from ownership._place import Place, forget, forget_unused, places
 
 TICK = 0.25  # seconds between two looks
 _IDLE = 2.0  # seconds a witness stays after its process owned anything in that directory
@@ -55,6 +55,17 @@ class Keeper:
         if self._idle:
             self._wake.set()
 
+    def drop(self, holding: Holding) -> None:
+        """Nothing of *holding* is left."""
+        self.holdings.discard(holding)
+        for part in holding.parts:
+            part.detach()
+
+    def tidy(self) -> None:
+        """A call that owns nothing is over: keep no directory open for it."""
+        if self._thread is None:
+            forget_unused()
+
     def _start(self) -> None:
         with self._mutex:
             if self._thread is None:
@@ -67,11 +78,12 @@ class Keeper:
         if hasattr(signal, "pthread_sigmask"):  # signals are for the program's own threads
             signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         while True:
-            self._rest()
             try:
+                self._rest()
                 self.tick()
-            except Exception:
+            except Exception:  # whatever it is: everything rests on this thread
                 log.exception("the keeper goes on after an error")
+                self._wake.wait(TICK)
 
     def _rest(self) -> None:
         """Until the next tick, or, with nothing to look after, until there is."""
@@ -103,7 +115,7 @@ class Keeper:
         elif holding.state is not State.ACQUIRING or holding.abandoned:
             holding.retire(State.RELEASED)
             if holding.withdraw_quietly("released", ""):
-                self.holdings.discard(holding)
+                self.drop(holding)
 
     def _keep(self, holding: Holding) -> None:
         for part in holding.parts:

@@ -8,7 +8,8 @@ from typing import TypeVar
 
 from ownership._clock import Clock
 from ownership._directory import LockDirectory
-from ownership._guard import Guard, Hold, Interrupting
+from ownership._guard import Guard, Interrupting
+from ownership._hold import Hold
 from ownership._models import NO_GUARD_STATE, GuardState
 from ownership._paths import Resource
 from ownership._record import MAX_GUARD_BYTES, decode_guard
@@ -23,6 +24,7 @@ def locked(
     action: Callable[[list[Hold]], _Result],
     *,
     patient: bool = True,
+    anywhere: bool = False,
 ) -> _Result:
     """*action* with all *guards* held: nobody else decides about their resources meanwhile.
 
@@ -31,6 +33,7 @@ def locked(
     :param guards: in the order of the canonical paths, in which everybody locks them
     :param deadline: on *clock*; in the past: one attempt
     :param patient: wait at all; else :class:`ownership._guard.Busy` at once
+    :param anywhere: take the guard of a directory that is not at its path any more too
     :raises GuardTimeoutError: busy until then
     :raises DirectoryChanged: directory or guard were replaced meanwhile; pin the directory again
     :raises Interrupting: this thread is inside one of them already
@@ -43,7 +46,7 @@ def locked(
     try:
         try:
             for hold in holds:
-                hold.enter(deadline, clock, patient)
+                hold.enter(deadline, clock, patient, anywhere)
             result = action(holds)
         finally:
             for hold in holds:

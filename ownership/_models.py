@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import datetime as dt
+import errno
 import json
 import time
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, JsonValue
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 VERSION = 1
 MAX_TOKEN = 2**53
@@ -17,8 +18,17 @@ MAX_TOKEN = 2**53
 _Text = Annotated[str, Field(max_length=4096)]
 
 
+def _aware(moment: dt.datetime) -> dt.datetime:
+    if moment.tzinfo is None:
+        raise ValueError("input should have timezone info")
+    return moment
+
+
+_Moment = Annotated[dt.datetime, AfterValidator(_aware)]  # pydantic.AwareDatetime, which takes long to import
+
+
 class Value(BaseModel):
-    model_config = ConfigDict(frozen=True, strict=True, extra="ignore")
+    model_config = ConfigDict(frozen=True, strict=True, extra="ignore", defer_build=True)
 
     @cached_property
     def text(self) -> bytes:
@@ -55,8 +65,8 @@ class OwnerRecord(OwnerIdentity):
 
     version: Annotated[int, Field(ge=1)] = VERSION
     token: Annotated[int, Field(ge=1, le=MAX_TOKEN)]
-    acquired_at: AwareDatetime | None = None
-    updated_at: AwareDatetime | None = None
+    acquired_at: _Moment | None = None
+    updated_at: _Moment | None = None
     phase: Annotated[str, Field(min_length=1, max_length=64)] = "owner"
     resource: Annotated[str, Field(max_length=16384)] = ""
     host: _Text = ""
@@ -64,7 +74,7 @@ class OwnerRecord(OwnerIdentity):
     lease: LeaseTerms | None = None
     heir: Annotated[str, Field(max_length=256)] | None = None
     endpoint: _Text | None = None
-    data: dict[str, JsonValue] = {}
+    data: dict[str, Any] = {}
     labels: dict[str, str] = {}
 
 
@@ -76,7 +86,7 @@ class Previous(Value):
 
     how: Literal["released", "closed", "died", "broken"]
     reason: str = ""
-    at: AwareDatetime | None = None
+    at: _Moment | None = None
 
     @property
     def shown(self) -> Previous:
@@ -161,3 +171,22 @@ def moment(wall_ns: int) -> bytes:
 def timestamp(wall_ns: int) -> dt.datetime:
     """A moment for people, to the microsecond."""
     return dt.datetime.fromtimestamp(wall_ns // 1000 / 1e6, dt.UTC)
+
+
+_ready = False
+
+
+def ready() -> None:
+    """Build the models: importing this library does not, it takes longer than everything else together.
+
+    :raises OSError: what they need cannot be loaded, for want of descriptors or memory
+    """
+    global _ready
+    if _ready:
+        return
+    try:
+        for model in (OwnerRecord, GuardFile):
+            model.model_rebuild()
+    except ImportError as error:
+        raise OSError(errno.EMFILE, f"the record formats cannot be loaded: {error}") from error
+    _ready = True

@@ -5,9 +5,12 @@ from __future__ import annotations
 import os
 
 from ownership import _fork
+from ownership._clock import SYSTEM_CLOCK
 from ownership._errors import OwnershipError
 from ownership._fork import Descriptor
-from ownership._guard import Guard, Hold
+from ownership._guard import Busy, Guard, Interrupting
+from ownership._hold import Hold
+from ownership._locking import locked
 from ownership._models import Ending, GuardState, Malformed, OwnerRecord
 from ownership._paths import Resource
 from ownership._pinned import DirectoryChanged, Signature, signature_of
@@ -43,6 +46,22 @@ class Part:
         self._record: OwnerRecord | None = None
         self._open = Descriptor()
         self._put(place)
+
+    def _leave_behind(self) -> None:
+        """If the directory was moved, it still names us as the owner of what is there now; best effort."""
+        self.disclaim()
+        try:
+            locked([self.guard], 0.0, SYSTEM_CLOCK, self._clear, patient=False, anywhere=True)
+        except (OSError, OwnershipError, DirectoryChanged, Busy, Interrupting):
+            pass
+        self.place.leave(self)
+        self.place.move_out()
+
+    def _clear(self, holds: list[Hold]) -> None:
+        found = self.place.directory.read(self.filename)
+        if found is not None and found[0] == self.raw:
+            self.place.directory.unlink(self.filename)
+        self.blank(holds[0], holds[0].read())
 
     def _put(self, place: Place) -> None:
         self.place = place
@@ -198,6 +217,10 @@ class Part:
         self.retired = True
         self.place.leave(self)
 
+    def detach(self) -> None:
+        """Nothing will be asked of it any more: let go of the directory, whose filesystem may want to be unmounted."""
+        self.place = None  # type: ignore[assignment]
+
     def forsake(self) -> None:
         """Nothing of ours was ever there: a failed acquire takes its witness along."""
         if self.made_witness:
@@ -211,7 +234,6 @@ class Part:
         place.enter(self)
         place.owned[self.resource.name] = self.token
         if place.owned is not self.place.owned:
-            self.disclaim()
-            self.place.leave(self)
+            self._leave_behind()
         self._put(place)
         self.signature, self.confirmed = None, False

@@ -56,6 +56,13 @@ class PinnedDirectory:
             self.descriptor.close()
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), self.path)
 
+    def is_deleted(self) -> bool:
+        """Whether nothing leads to it any more: then it answers with all kinds of errors."""
+        try:
+            return os.fstat(self.fd).st_nlink == 0
+        except OSError:
+            return False
+
     def ensure_open(self) -> None:
         """Open it again if the program around us closed our descriptor.
 
@@ -165,6 +172,13 @@ class PinnedDirectory:
             return None
         except OSError as error:
             raise explained(error, self.file(filename), self.remedy(filename, error)) from None
+
+    def holds(self, filename: str, inode: int) -> bool:
+        """Whether *filename* here, wherever the path leads, is the file with this inode."""
+        try:
+            return os.stat(filename, dir_fd=self.fd, follow_symlinks=False).st_ino == inode
+        except (OSError, ValueError):
+            return False
 
     def names(self, suffix: str) -> Iterator[str]:
         """Stems of the files here that end in *suffix*."""

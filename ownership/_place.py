@@ -243,6 +243,13 @@ def forget(place: Place) -> None:
     forget_guards(place.directory)
 
 
+def forget_unused() -> None:
+    """Let go of every directory that nothing here uses: for processes without a keeper, which does it in time."""
+    for place in places():
+        if not place.users and not place.witness.held:
+            forget(place)
+
+
 def places() -> list[Place]:
     """Every lock directory this process has open."""
     return list(_places.values())

@@ -7,20 +7,20 @@ from functools import partial
 from itertools import chain
 from pathlib import Path
 
-from ownership import _kept
 from ownership._clock import SYSTEM_CLOCK, Clock
 from ownership._errors import AlreadyOwnedError, OwnershipError
 from ownership._eviction import after_end
 from ownership._examine import FREE, Examined, Examiner, refusal
-from ownership._guard import PATIENCE, Hold, Interrupting
-from ownership._inspect import Inspection, inspection_of, lock_directories, resource_of
+from ownership._guard import PATIENCE, Interrupting
+from ownership._hold import Hold
+from ownership._inspect import Inspection, examiner_of, inspection_of, lock_directories, resource_of
 from ownership._location import pin_registry
 from ownership._locking import locked, peek
 from ownership._models import MAX_TOKEN, Ending, GuardState
 from ownership._paths import Resource, StrPath, quoted, resolve
 from ownership._pinned import DirectoryChanged
 from ownership._place import Place, existing, opened, pinned
-from ownership._process import ProcessTable, system_processes
+from ownership._process import ProcessTable
 from ownership._sweep import sweep
 from ownership._verdict import Verdict
 from ownership._waiting import SETTLE, settles
@@ -55,7 +55,7 @@ def reclaim(
     found = resolve(resource, whole=shared is not None)
     if existing(found, shared) is None:
         return inspection_of(found, shared, GuardState(), FREE)
-    examiner = Examiner(processes or system_processes(), clock, _kept.kept())
+    examiner = examiner_of(clock, processes)
 
     def decide(place: Place, hold: Hold, remembered: GuardState, examined: Examined) -> None:
         if not examined.may_be_taken and not examined.unsettled:
@@ -89,7 +89,7 @@ def break_claim(
     found = resolve(resource, whole=shared is not None)
     if existing(found, shared) is None:
         return inspection_of(found, shared, GuardState(), FREE)
-    examiner = Examiner(processes or system_processes(), clock, _kept.kept())
+    examiner = examiner_of(clock, processes)
 
     def decide(place: Place, hold: Hold, remembered: GuardState, examined: Examined) -> None:
         if examined.owner is None and not examined.unsettled:
@@ -190,7 +190,7 @@ def reclaim_all(
     :param dry_run: change nothing
     :returns: each inspection, and whether it was removed (would be, in a dry run)
     """
-    examiner = Examiner(processes or system_processes(), clock, _kept.kept())
+    examiner = examiner_of(clock, processes)
     for path in lock_directories(directory, registry=registry):
         try:
             place = opened(path, registry=registry)

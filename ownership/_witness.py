@@ -72,8 +72,7 @@ class Witness:
     def remove(self) -> None:
         """Unlink it, then close it."""
         if self.held:
-            found = self._directory.signature(self.instance_id + SUFFIX)
-            if found is not None and found[:2] == (self._descriptor.device, self._descriptor.inode):
+            if self._descriptor.intact() and self._directory.holds(self.instance_id + SUFFIX, self._descriptor.inode):
                 self._directory.unlink(self.instance_id + SUFFIX)
             self._descriptor.close()
             self.instance_id = ""

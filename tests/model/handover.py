@@ -34,6 +34,7 @@ class HandoverRules(Rules):
     adopt_stamps: bool = True  # token and identity into the guard
     adopt_renames_first: bool = True  # only then the guard: a child that dies before leaves it to its parent
     adopt_post_check: bool = True
+    adopt_blanks: bool = True  # if it fails after it wrote the guard
     adoption_noted: bool = True  # a parent's keeper that sees the hash in a foreign record remembers it
     guard_remembers: bool = True  # the guard keeps the hash of the last adoption, whatever follows
 
@@ -101,6 +102,7 @@ class Handover(Protocol):
             else:
                 world.name(thread.directory, record=NONE)
                 world.process(thread.process, held=0)
+                world.files[thread.guard] = world.file(thread.guard)._replace(owner=NOBODY)
         world.process(thread.process, heir=SECRET)
         for number in self.heirs:
             world.process(number, heir=SECRET)
@@ -264,7 +266,7 @@ class Handover(Protocol):
 
     def _blanks(self, world: World, thread: Thread) -> bool:
         if thread.op == "adopt":
-            return self._named(world, thread)
+            return self.rules.adopt_blanks and self._named(world, thread)
         return super()._blanks(world, thread)
 
     def _return(self, world: World, index: int, thread: Thread) -> str:

@@ -87,7 +87,7 @@ class Outside(Deciding):
             world.spend("record deleted")
             record = world.file(entry.record)
             if entry.guard == NONE or world.file(entry.guard).owner != record.owner:
-                world.evict(record, "outside")
+                world.evict(record, "outside")  # the guard was deleted too: nothing names it any more
             world.name(state.path, record=NONE)
             yield "an outsider deletes the record", world
         if budget[INDEX["record damaged"]]:
@@ -113,11 +113,18 @@ class Outside(Deciding):
             if state.budget[INDEX[fault]] and possible:
                 world = World(state)
                 world.spend(fault)
-                if entry.record == NONE:
+                if entry.record == NONE and self._meddled(state):
                     world.evict(guard, "outside")
                 world.name(state.path, guard=NONE)
                 self._unprotected(world, state.path)
                 yield "an outsider deletes the guard", world
+
+    def _meddled(self, state: State) -> bool:
+        """Has an outsider touched the record before? Then deleting the guard too ends what protects a claim."""
+        return any(
+            state.budget[INDEX[fault]] < self.scenario.faults.get(fault, 0)
+            for fault in ("record deleted", "record damaged", "record planted")
+        )
 
     def _unprotected(self, world: World, directory: int) -> None:
         """A damaged record whose guard does not name its owner protects it only while its keeper runs."""

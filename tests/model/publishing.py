@@ -307,7 +307,7 @@ class Publishing(Guarded):
             ours = True
         elif ours:
             ours = self._still_there(world, thread)
-        if keeping and self.rules.keeper_post_claim and world.processes[thread.process].held != thread.token:
+        if keeping and world.processes[thread.process].held != thread.token:
             ours = False
         if not ours:
             world.thread(index, at="withdraw")

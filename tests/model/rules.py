@@ -47,11 +47,11 @@ class Rules:
     settle: bool = True  # a malformed record beside a guard without identity: wait for a live keeper, then reclaim
     blank_at_release: bool = True  # the guard's identity is blanked by a release,
     token_at_release: bool = True  # which leaves its token there if a new guard has a lower one;
-    blank_before_unlink: bool = True  # and does it before the record goes;
+    blank_before_unlink: bool = True  # and which does both before the record goes;
     blank_after_break: bool = True  # by a break,
     blank_after_failure: bool = True  # by an acquire that fails after it wrote it,
     blank_at_loss: bool = True  # and by an owner that finds its claim lost under the guard
-    loss_enters_guard: bool = True  # by its keeper, if it was found lost without the guard
+    loss_enters_guard: bool = True  # even if it was found lost without the guard: its keeper goes in and looks
     release_takes_guard: bool = True
     release_checks_record: bool = True  # only if the record is ours
     release_removes_damaged: bool = True  # a damaged record is ours if the guard names us and our token
@@ -65,8 +65,7 @@ class Rules:
     equal_token_loses: bool = True  # so is an equal token of another
     keeper_replaces_lower: bool = True  # a foreign record with a lower token gives way
     keeper_stamps: bool = True  # token and identity into the guard before republishing
-    keeper_post_check: bool = True  # after republishing, as after an acquire
-    keeper_post_claim: bool = True  # and the claim is still held
+    keeper_post_check: bool = True  # after republishing, as after an acquire; also that the claim is still held
     break_bumps: bool = True  # the next token into the guard before the record goes
     bump_above_record: bool = True  # above the broken record's token too
     break_without_record: bool = True  # a claim whose record is missing is broken in the guard alone

@@ -16,7 +16,7 @@ CHILD = ("adopt", "verify")
 
 CASES = {
     "a contender, one dies": (
-        7_000,
+        16_000,
         Scenario(
             {"P": (*PARENT, "release"), "K": (*CHILD, "release"), "C": ("acquire", "release")},
             {"death": 1},
@@ -24,15 +24,15 @@ CASES = {
         ),
     ),
     "two children, one dies": (
-        1_400,
+        4_500,
         Scenario({"P": PARENT, "K": CHILD, "Kb": CHILD}, {"death": 1}, keepers=("P",)),
     ),
     "record deleted": (
-        26_000,
+        38_000,
         Scenario({"P": PARENT, "K": CHILD, "C": ("acquire",)}, {"record deleted": 1}, keepers=("P", "K")),
     ),
     "record damaged, one dies": (
-        22_000,
+        32_000,
         Scenario({"P": PARENT, "K": ("adopt",), "C": ("acquire",)}, {"record damaged": 1, "death": 1}, keepers=("P",)),
     ),
     "directory moved": (
@@ -40,26 +40,26 @@ CASES = {
         Scenario({"P": PARENT, "K": ("adopt",), "C": ("acquire",)}, {"directory moved": 1}),
     ),
     "directory removed, one dies": (
-        8_000,
+        10_000,
         Scenario({"P": PARENT, "K": ("adopt",)}, {"directory removed": 1, "death": 1}, keepers=("P",)),
     ),
     "an operator breaks": (
-        11_000,
+        20_000,
         Scenario({"P": PARENT, "K": CHILD, "C": ("acquire",), "O": ("break",)}, keepers=("P",)),
     ),
-    "one is interrupted": (
-        3_500,
-        Scenario({"P": PARENT, "K": CHILD, "C": ("acquire", "release")}, {"interrupt": 1}, keepers=("P", "K", "C")),
+    "one is interrupted, writing fails": (
+        15_000,
+        Scenario({"P": PARENT, "K": CHILD, "C": ("acquire", "release")}, {"interrupt": 1, "failure": 1}, keepers=("P", "K", "C")),
     ),
-    "guard deleted": (
-        9_000,
-        Scenario({"P": PARENT, "K": CHILD, "C": ("acquire", "release")}, {"guard deleted": 1}),
+    "guard deleted, one dies": (
+        22_000,
+        Scenario({"P": PARENT, "K": CHILD, "C": ("acquire", "release")}, {"guard deleted": 1, "death": 1}),
     ),
 }
 
 BIG = {
     "record damaged, one dies, everybody has a keeper": (
-        65_000,
+        120_000,
         Scenario(
             {"P": PARENT, "K": CHILD, "C": ("acquire",)}, {"record damaged": 1, "death": 1}, keepers=("P", "K", "C")
         ),
@@ -73,11 +73,12 @@ NEEDED = {
     "adopt_takes_guard": (ONE_OWNER, "a contender, one dies"),
     "adopt_checks_hash": (ONE_OWNER, "a contender, one dies"),
     "adopt_checks_parent": (FOREIGN, "two children, one dies"),
-    "adopt_replaces": (ONE_OWNER, "a contender, one dies"),
+    "adopt_replaces": (ONE_OWNER, "guard deleted, one dies"),
     "adopt_draws_token": (GROWING, "a contender, one dies"),
     "adopt_stamps": (LATER, "record deleted"),
     "adopt_renames_first": (ONE_OWNER, "record damaged, one dies"),
     "adopt_post_check": (ONE_OWNER, "directory moved"),
+    "adopt_blanks": (FRESH, "one is interrupted, writing fails"),
     "adoption_noted": (ANSWER, "directory removed, one dies"),
     "guard_remembers": (ANSWER, "a contender, one dies"),
 }

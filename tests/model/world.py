@@ -16,7 +16,7 @@ NONE = -1
 FAULTS = (
     "death",  # a process dies between two steps
     "interrupt",  # an exception unwinds the main thread of a process between two steps
-    "failure",  # unlinking our own record fails
+    "failure",  # unlinking our own record, or blanking the guard, fails
     "record deleted",
     "record damaged",
     "record planted",  # an empty file appears under the name of the record
@@ -267,7 +267,7 @@ class World:
         self.broken = (*self.broken, name)
 
     def evict(self, record: File, how: str) -> None:
-        """Remember that the claim behind a record was ended from outside."""
+        """Remember that the claim behind a record, or a guard, was ended from outside; a break or adoption stays one."""
         if record.owner != NOBODY and self.processes[record.owner].alive:
             if how == "break" or self.processes[record.owner].evicted not in ("break", "handover"):
                 self.process(record.owner, evicted=how)

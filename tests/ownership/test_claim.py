@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import shutil
@@ -222,6 +223,25 @@ def test_verify_puts_back_what_was_deleted_or_damaged(tmp_path: Path, claim: Cla
         claim.verify()
         assert ownership.inspect(tmp_path / "x").record == claim.record
         assert isinstance(elsewhere(lambda: taken(tmp_path / "x")), AlreadyOwnedError)
+
+
+@pytest.mark.parametrize("damage", ["removed", "moved away", "removed and made again"])
+def test_many_records_deleted_at_once_are_all_put_back(tmp_path: Path, damage: str) -> None:
+    """More claims than there are guards kept open between two uses."""
+    with contextlib.ExitStack() as owned:
+        claims = [owned.enter_context(ownership.acquire(tmp_path / f"x{number}")) for number in range(70)]
+        match damage:
+            case "removed":
+                shutil.rmtree(tmp_path / ".leases")
+            case "moved away":
+                (tmp_path / ".leases").rename(tmp_path / "moved")
+            case "removed and made again":
+                shutil.rmtree(tmp_path / ".leases")
+                (tmp_path / ".leases").mkdir(mode=0o700)
+        for claim in claims:
+            claim.verify()
+            assert file_of(claim.path).exists()
+    assert not list((tmp_path / ".leases").glob("*.json"))
 
 
 def test_a_greater_token_is_a_loss_for_good(tmp_path: Path, claim: Claim) -> None:

@@ -41,8 +41,8 @@ def attempt(function, *arguments, **keywords):
 """
 
 HERD = """
-def herd(count, work, watch=lambda children: None):
-    "What *work(number)* returned in each of *count* forked processes that all begin at once; *watch* sees their pids."
+def herd(count, work, before=lambda: None, after=lambda: None):
+    "What *work(number)* returned in each of *count* forked processes that begin at once, *before* and *after* that."
     start, go = os.pipe()
     ready, ready_end = os.pipe()
     children, outcomes = [], []
@@ -64,9 +64,10 @@ def herd(count, work, watch=lambda children: None):
     awaited = count
     while awaited:
         awaited -= len(os.read(ready, awaited))
+    before()
     for descriptor in (ready, ready_end, start, go):
         os.close(descriptor)
-    watch([child for child, _ in children])
+    after()
     for child, reading in children:
         text = b""
         while chunk := os.read(reading, 65536):

@@ -1,0 +1,184 @@
+"""A guard as held by one call: in, what may be done inside, and out again whatever happens."""
+
+from __future__ import annotations
+
+import errno
+import os
+import random
+import stat
+import time
+from typing import Any
+
+from filelock import lock_descriptor
+
+from ownership import _fork
+from ownership._clock import Clock
+from ownership._fork import Descriptor
+from ownership._guard import Busy, Guard, remember
+from ownership._models import GuardState
+from ownership._pinned import DirectoryChanged
+from ownership._process import lock_holder
+from ownership._record import MAX_GUARD_BYTES, decode_guard, encode_guard
+from ownership._system import NO_FOLLOW, euid, unlock
+
+_NONE = (None,)
+_SHORT = 0.001  # seconds within which what was open is taken to be open still
+_FIRST_DELAY, _LONGEST_DELAY = 0.0002, 0.01
+
+
+class Hold:
+    """The guard as held by one call."""
+
+    __slots__ = ("_descriptor", "_guard", "_since", "_taken", "_thread")
+    _descriptor: Descriptor
+
+    def __init__(self, guard: Guard, thread: int) -> None:
+        self._guard = guard
+        self._thread = thread
+        self._taken: list[Any] = []  # at most one descriptor; ``None`` before it is made
+        self._since = 0.0
+
+    # -- in and out
+
+    def enter(self, deadline: float, clock: Clock, patient: bool, anywhere: bool = False) -> None:
+        guard = self._guard
+        guard.inside.add(self._thread)
+        self._taken.extend(map(guard.spare.pop, _NONE, _NONE))  # one step: no signal handler loses it
+        self._descriptor = self._taken[0] or Descriptor()
+        self._taken[0] = self._descriptor
+        if not self._attempt():
+            if not patient:
+                raise Busy
+            self._wait(deadline, clock)
+        if not anywhere and not self.is_at_path():
+            self._descriptor.close()
+            raise DirectoryChanged
+        self._since = time.monotonic()
+
+    def _wait(self, deadline: float, clock: Clock) -> None:
+        delay = _FIRST_DELAY
+        while not self._attempt():
+            if clock.monotonic() >= deadline:
+                raise self._guard.timeout(lock_holder(self._descriptor.device, self._descriptor.inode))
+            clock.wait(delay * (0.5 + random.random()))
+            delay = min(delay * 2, _LONGEST_DELAY)
+
+    def leave(self) -> None:
+        """Unlock, explicitly: a process forked by C code may share the open file, and closing ours would not do.
+
+        May be repeated: what was given back, another thread may be using by then, and is not touched again.
+        """
+        guard = self._guard
+        for descriptor in list(self._taken):
+            if descriptor is not None and self._unlock(descriptor) and _fork.has_room():
+                # from us to the guard in one step
+                (kept,) = map(guard.spare.setdefault, _NONE, map(self._taken.pop, (0,)))
+                if kept is not descriptor:
+                    descriptor.close()
+            elif descriptor is not None:
+                descriptor.close()
+        guard.inside.discard(self._thread)
+        remember(guard)
+
+    def _unlock(self, descriptor: Descriptor) -> bool:
+        """Whether it is open still, and unlocked."""
+        short = time.monotonic() - self._since < _SHORT
+        if descriptor.number < 0 or not (short or descriptor.intact()):  # closed, and so unlocked, under us
+            return False
+        try:
+            unlock(descriptor.number)
+        except OSError:
+            return False
+        return True
+
+    def _attempt(self) -> bool:
+        """Open it unless it is open, and try to lock it; no fork in between."""
+        descriptor = self._descriptor
+        try:
+            if descriptor.intact():  # known to fork already
+                return lock_descriptor(descriptor.number, blocking=False)
+            with _fork.gate:
+                descriptor.close()
+                self._guard.directory.ensure_open()
+                self._open()
+                return lock_descriptor(descriptor.number, blocking=False)
+        except FileNotFoundError:
+            raise DirectoryChanged from None
+        except OSError as error:
+            if not self._guard.directory.is_at_path():  # a deleted directory answers with all kinds of errors
+                raise DirectoryChanged from None
+            raise (error if hasattr(error, "exit_code") else self._guard.told(error)) from None
+
+    def _open(self) -> None:
+        guard, descriptor = self._guard, self._descriptor
+        flags, fd, filename = os.O_RDWR | NO_FOLLOW, guard.directory.fd, guard.filename
+        try:
+            found = descriptor.open(filename, flags, dir_fd=fd)
+        except FileNotFoundError:
+            try:  # it appears with mode and owner as they are to be, whenever we may die
+                guard.directory.publish(filename, b"", f"{filename}.{os.urandom(16).hex()}.new")
+            except FileExistsError:  # another process was first
+                pass
+            found = descriptor.open(filename, flags, dir_fd=fd)
+        try:
+            self._check(found)
+        except BaseException:
+            descriptor.close()
+            raise
+
+    def _check(self, found: os.stat_result) -> None:
+        directory, filename = self._guard.directory, self._guard.filename
+        if not stat.S_ISREG(found.st_mode):
+            raise directory.invalid(filename, "not a regular file")
+        if found.st_size > MAX_GUARD_BYTES:
+            raise directory.invalid(filename, f"too large ({found.st_size} bytes) for a guard")
+        if found.st_nlink > 1 and directory.location.account and euid() == 0:
+            raise directory.invalid(filename, "a hard link to a file of another account's choice")
+
+    # -- while inside
+
+    def is_at_path(self) -> bool:
+        """Whether directory and guard at the path are those that are pinned and locked."""
+        try:
+            current = os.lstat(self._guard.path)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        except OSError as error:
+            raise self._guard.told(error) from None
+        if (current.st_ino, current.st_dev) != (self._descriptor.inode, self._descriptor.device):
+            return False
+        # one link, and found at the path: then the directory at the path is the pinned one
+        return current.st_nlink == 1 or self._guard.directory.is_at_path()
+
+    def read(self) -> GuardState:
+        """What the guard remembers."""
+        try:
+            raw = os.pread(self._descriptor.number, MAX_GUARD_BYTES, 0)
+        except OSError as error:
+            raise self._guard.told(error) from None
+        known, state = self._guard.memory
+        if raw != known:
+            state = decode_guard(raw, self._guard.resource.path)
+            self._guard.memory = raw, state
+        return state
+
+    def recall(self, token: int) -> GuardState:
+        """What we wrote when we drew *token*, if into this very file; else what the guard remembers.
+
+        While that owner's record is there, whoever wrote since died before doing what it was about to do.
+        """
+        _, state = self._guard.memory
+        if state.token == token and self._guard.inode == self._descriptor.inode:
+            return state
+        return self.read()
+
+    def write(self, state: GuardState) -> None:
+        """:raises OSError: with path and hint; the old content stays whole"""
+        raw = encode_guard(state)
+        try:
+            if os.pwrite(self._descriptor.number, raw, 0) != len(raw):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        except OSError as error:
+            raise self._guard.told(error) from None
+        self._guard.memory = raw, state
+        self._guard.inode = self._descriptor.inode

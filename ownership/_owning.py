@@ -1,0 +1,94 @@
+"""Becoming an owner: by acquiring, or by adopting what was handed over."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, MutableMapping
+
+from ownership import _keeper, _kept
+from ownership._acquire import (
+    Acquisition,
+    OnWait,
+    give_up,
+)
+from ownership._arguments import checked_labels, checked_resources, checked_timeout
+from ownership._claim import Claim
+from ownership._clock import SYSTEM_CLOCK, Clock
+from ownership._errors import with_path
+from ownership._examine import Examiner
+from ownership._handover import VARIABLE, heir_from
+from ownership._holding import Holding
+from ownership._location import pin_registry
+from ownership._models import ready
+from ownership._paths import StrPath
+from ownership._process import ProcessTable, system_processes
+
+
+def acquire(
+    resource: StrPath,
+    *,
+    timeout: float | None = 0.0,
+    also: Iterable[StrPath] = (),
+    registry: StrPath | None = None,
+    labels: Mapping[str, str] | None = None,
+    on_wait: OnWait | None = None,
+    clock: Clock = SYSTEM_CLOCK,
+    processes: ProcessTable | None = None,
+) -> Claim:
+    """Become the one owner of *resource*, or say who is.
+
+    Guaranteed: at most one live owner per resource among cooperating programs on this machine; an owner that has
+    exited, reaped or not, or whose pid was reused, never blocks; tokens grow; a call that raises, for whatever reason
+    and at whatever point, leaves no record of ours.
+
+    Not guaranteed: exclusion between hosts, or between accounts without a shared *registry*; order among waiters.
+
+    :param resource: a path; it need not exist, its directory must. Symlinks are resolved now and the result pinned
+    :param timeout: seconds to wait for the present owner: 0 not at all, ``None`` for ever
+    :param also: further resources, all or nothing; losing one is losing the claim
+    :param registry: an existing directory for the records, to share them between accounts
+    :param labels: short facts for people that are shown to whoever is refused
+    :param on_wait: called once per owner that is waited for, with the error that would be raised otherwise
+    :param clock: where time comes from, for tests
+    :param processes: where process facts come from, for tests
+    :returns: a handle; use it as a context manager
+    :raises AlreadyOwnedError: somebody else owns it; :class:`AcquireTimeoutError` after waiting
+    :raises GuardTimeoutError: another process was inside the guard all the time: nothing was decided
+    :raises RecordError: what is there cannot be used, see the subclass
+    :raises OSError: the directory is missing, read-only, full, or another account's
+    :raises ValueError: an argument that cannot be right
+    """
+    ready()
+    table = processes or system_processes()
+    shared = pin_registry(registry)
+    found = checked_resources(resource, also, shared)
+    me = table.current()
+    acquisition = Acquisition(
+        sorted(found, key=lambda one: one.path) if len(found) > 1 else found,
+        shared,
+        checked_timeout(timeout),
+        on_wait,
+        clock,
+        table,
+        Examiner(table, clock, _kept.kept(), acquiring=True),
+        me,
+        checked_labels(labels),
+    )
+    holding = Holding(me, clock, found[0], me.pid if processes is None else os.getpid())
+    try:
+        acquisition.run(holding)
+        return Claim(holding)
+    except BaseException as error:
+        give_up(holding)
+        _keeper.KEEPER.tidy()
+        raise with_path(error, found[0].path)  # noqa: B904 the same one, or one that says all that it says
+
+
+def adopt(environ: MutableMapping[str, str] | None = None) -> Claim:
+    """Own the claim handed to this process in ``LEASES_HEIR``; the variable is read and removed.
+
+    :raises LookupError: nothing was handed over
+    :raises HandoverError: too late: it was taken back, adopted by another, or acquired by somebody
+    """
+    variables = os.environ if environ is None else environ
+    return heir_from(variables.pop(VARIABLE, None), Claim).adopt()
