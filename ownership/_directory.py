@@ -40,9 +40,7 @@ class LockDirectory(PinnedDirectory):
             try:
                 return self._publish_unnamed(filename, content, keep or Descriptor(), keep is not None)
             except OSError as error:
-                if self.is_deleted():
-                    raise DirectoryChanged from None
-                if error.errno not in _NO_UNNAMED:
+                if error.errno not in _NO_UNNAMED or self.is_deleted():
                     raise self.told(error, filename) from None
                 self.unnamed = error.errno == errno.EPERM  # that one has other causes too; the named form will say
         return self._publish_named(filename, content, temporary)
@@ -160,11 +158,15 @@ class LockDirectory(PinnedDirectory):
         """Remove what a dead writer of *name* left, in the form without unnamed files."""
         self.unlink(f"{name}.{instance_id}.new")
 
-    def told(self, error: OSError, filename: str, *, linking: bool = False) -> OSError:
+    def told(self, error: OSError, filename: str, *, linking: bool = False) -> Exception:
         """*error* with path and remedy; missing abilities of the filesystem as their own type.
+
+        A deleted directory answers with all kinds of errors (ext4: EPERM), which say nothing but that.
 
         :param linking: it came from link(2), which says EPERM where there are no hard links
         """
+        if self.is_deleted():
+            return DirectoryChanged()
         if isinstance(error, FileExistsError | UnsupportedFilesystemError) or hasattr(error, "hint"):
             return error
         if error.errno in UNSUPPORTED or (linking and error.errno in (errno.EPERM, errno.EMLINK)):

@@ -106,7 +106,7 @@ class Holding:
         failure: Exception | None = None
         reason = printable(reason)
         for part in self.parts:
-            if part.retired or part.place is None:  # by another thread, perhaps
+            if part.retired:
                 continue
             part.disclaim()
             try:

@@ -58,8 +58,7 @@ class Keeper:
     def drop(self, holding: Holding) -> None:
         """Nothing of *holding* is left."""
         self.holdings.discard(holding)
-        for part in holding.parts:
-            part.detach()
+        holding.parts = [part.ended() for part in holding.parts]  # another thread may be looking at the old ones
 
     def tidy(self) -> None:
         """A call that owns nothing is over: keep no directory open for it."""

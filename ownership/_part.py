@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 
 from ownership import _fork
@@ -217,9 +218,11 @@ class Part:
         self.retired = True
         self.place.leave(self)
 
-    def detach(self) -> None:
-        """Nothing will be asked of it any more: let go of the directory, whose filesystem may want to be unmounted."""
-        self.place = None  # type: ignore[assignment]
+    def ended(self) -> Part:
+        """What is left to say of it once nothing is left there: it keeps no directory open, which may be unmounted."""
+        rest = copy.copy(self)
+        rest.place = None  # type: ignore[assignment]
+        return rest
 
     def forsake(self) -> None:
         """Nothing of ours was ever there: a failed acquire takes its witness along."""

@@ -135,8 +135,8 @@ class Witness:
             except FileExistsError:
                 raise self._directory.invalid(filename, "in the way of our witness") from None
 
-    def _told(self, error: OSError, filename: str) -> OSError:
-        if error.errno in UNSUPPORTED:
+    def _told(self, error: OSError, filename: str) -> Exception:
+        if error.errno in UNSUPPORTED and not self._directory.is_deleted():
             return UnsupportedFilesystemError(
                 f"{shown(self._directory.file(filename))}: this filesystem has no working locks or links "
                 f"({error.strerror})",

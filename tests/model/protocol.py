@@ -79,7 +79,7 @@ class Protocol(Outside):
                 yield UNCLAIMED
 
     def _half_broken(self, world: World) -> bool:
-        """Did an operator die after the record went and before the guard was blanked? Such a break is to be repeated."""
+        """Did an operator die after the record went, before the guard was blanked? That break is to be repeated."""
         guard = world.directory(world.path).guard if world.path != NONE else NONE
         owner = world.file(guard).owner if guard != NONE else NOBODY
         return world.record_at(world.path) == NONE and owner != NOBODY and bool(world.processes[owner].held)

@@ -49,7 +49,11 @@ CASES = {
     ),
     "one is interrupted, writing fails": (
         15_000,
-        Scenario({"P": PARENT, "K": CHILD, "C": ("acquire", "release")}, {"interrupt": 1, "failure": 1}, keepers=("P", "K", "C")),
+        Scenario(
+            {"P": PARENT, "K": CHILD, "C": ("acquire", "release")},
+            {"interrupt": 1, "failure": 1},
+            keepers=("P", "K", "C"),
+        ),
     ),
     "guard deleted, one dies": (
         22_000,

@@ -78,12 +78,12 @@ CASES = {
     "record deleted, two keepers, an operator breaks": case(
         7_500, {"A": TAKE_RELEASE, "B": TAKE, "O": BREAK}, faults={"record deleted": 1}, keepers=("A", "B")
     ),
-    "record deleted twice, an operator breaks, one dies": case(
-        70_000, {"A": TAKE_VERIFY, "B": TAKE, "O": BREAK}, faults={"record deleted": 2, "death": 1}, keepers=("A",)
+    "record deleted twice, an operator breaks": case(
+        26_000, {"A": TAKE_VERIFY, "B": TAKE, "O": BREAK}, faults={"record deleted": 2}, keepers=("A",)
     ),
-    "record deleted twice, interrupted, writing fails": case(
-        50_000,
-        {"A": TAKE_UPDATE_RELEASE, "B": TAKE_RELEASE},
+    "record deleted twice, interrupted, removing or writing fails": case(
+        14_000,
+        {"A": TAKE_RELEASE, "B": TAKE},
         faults={"record deleted": 2, "interrupt": 1, "failure": 1},
         keepers=("A", "B"),
     ),
@@ -237,6 +237,15 @@ CASES = {
 }
 
 BIG = {
+    "record deleted twice, an operator breaks, one dies": case(
+        70_000, {"A": TAKE_VERIFY, "B": TAKE, "O": BREAK}, faults={"record deleted": 2, "death": 1}, keepers=("A",)
+    ),
+    "record deleted twice, interrupted, removing or writing fails, updates": case(
+        50_000,
+        {"A": TAKE_UPDATE_RELEASE, "B": TAKE_RELEASE},
+        faults={"record deleted": 2, "interrupt": 1, "failure": 1},
+        keepers=("A", "B"),
+    ),
     "directory removed, an operator breaks, a contender": case(
         270_000, {"A": TAKE_VERIFY, "B": TAKE_RELEASE, "O": BREAK}, faults={"directory removed": 1}, keepers=("A",)
     ),

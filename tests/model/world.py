@@ -267,10 +267,11 @@ class World:
         self.broken = (*self.broken, name)
 
     def evict(self, record: File, how: str) -> None:
-        """Remember that the claim behind a record, or a guard, was ended from outside; a break or adoption stays one."""
-        if record.owner != NOBODY and self.processes[record.owner].alive:
-            if how == "break" or self.processes[record.owner].evicted not in ("break", "handover"):
-                self.process(record.owner, evicted=how)
+        """Remember that the claim behind a record or guard was ended from outside; a break or adoption stays one."""
+        if record.owner == NOBODY or not self.processes[record.owner].alive:
+            return
+        if how == "break" or self.processes[record.owner].evicted not in ("break", "handover"):
+            self.process(record.owner, evicted=how)
 
     def check_owners(self) -> None:
         """At most one live process believes it owns, not counting one that was evicted from outside."""

@@ -13,6 +13,7 @@ import ctypes
 import gc
 import inspect
 import json
+import logging
 import os
 import re
 import select
@@ -216,6 +217,7 @@ def _serve() -> None:
     import ownership
     import ownership._directory as directory
 
+    logging.disable()  # it would write to where the tests' own output goes
     _warm_up(ownership)
     while True:
         line = os.read(0, 65536)
@@ -298,9 +300,10 @@ class Actor:
         return self.ownership.acquire(self.path, also=self.keywords.get("also", []), timeout=0)
 
     def _finish(self) -> None:
-        """Say what is open, after everything was done once more without a fault and given up."""
+        """Say what kinds of files are open, after everything was done once more without a fault and given up."""
         self._acquire().release()
-        _say({"open": len(os.listdir("/proc/self/fd"))})
+        gc.collect()
+        _say({"open": sorted(kind_of(number) for number in os.listdir("/proc/self/fd"))})
 
     def acquire(self) -> None:
         """Acquire; let others look while the outcome stands; then the same again."""
@@ -378,6 +381,15 @@ class Actor:
         """Acquire, and be killed as the owner."""
         self.claim = self._acquire()
         os.kill(os.getpid(), signal.SIGKILL)
+
+
+def kind_of(number: str) -> str:
+    """What kind of file a descriptor of ours stands for."""
+    try:
+        path = os.readlink(f"/proc/self/fd/{number}")
+    except FileNotFoundError:
+        return "the listing itself"
+    return re.sub("[0-9]+|[0-9a-f]{32}", "N", os.path.basename(path))
 
 
 def _outcome(function: Callable[[], Any]) -> str:
