@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -22,6 +23,16 @@ def _lacking() -> str:
     if os.geteuid() != 0:
         return "root"
     return ", ".join(tool for tool in TOOLS if shutil.which(tool) is None)
+
+
+def pytest_configure() -> None:
+    """Children are to die of the signals that they are sent, also when the tests run under nohup."""
+    for name in ("SIGHUP", "SIGQUIT", "SIGTERM"):
+        number = getattr(signal, name, None)
+        if number is not None and signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, signal.SIG_DFL)
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -50,36 +50,51 @@ def inbox() -> contextlib.AbstractContextManager[Inbox]:
 
 @dataclass(frozen=True, slots=True)
 class _Blocked:
-    """Signals stay pending until they are asked for: none is lost, none interrupts."""
+    """Signals stay pending until they are asked for: none is lost, none interrupts.
+
+    The time is up when our own SIGALRM arrives: ``signal.sigtimedwait`` of CPython 3.11 makes up a signal when it was
+    interrupted, by SIGCONT for instance, after its time was up.
+    """
 
     watched: frozenset[int]
     before: set[int | signal.Signals]
-    children_ignored: bool
+    ignored: tuple[int, ...]
 
     def next(self, seconds: float) -> Received | None:
-        found = signal.sigtimedwait(self.watched, seconds)
-        if found is None or found.si_signo == signal.SIGCHLD:
+        if seconds > 0:
+            signal.setitimer(signal.ITIMER_REAL, seconds)
+            found = signal.sigwaitinfo(self.watched)
+            signal.setitimer(signal.ITIMER_REAL, 0)
+        elif (pending := signal.sigtimedwait(self.watched, 0)) is not None:
+            found = pending
+        else:
+            return None
+        if found.si_signo in (signal.SIGCHLD, signal.SIGALRM):
             return None
         return Received(found.si_signo, found.si_signo in _KEYS and found.si_code == _FROM_KERNEL)
 
     def leave(self) -> None:
-        if self.children_ignored:
-            signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+        for number in self.ignored:
+            signal.signal(number, signal.SIG_IGN)
         signal.pthread_sigmask(signal.SIG_SETMASK, self.before)
 
 
 @contextlib.contextmanager
 def _blocked() -> Iterator[Inbox]:
-    watched = frozenset({*PASSED_ON, signal.SIGCHLD})
-    chld = signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # were it ignored, CMD's exit status would be lost
-    box = _Blocked(watched, signal.pthread_sigmask(signal.SIG_BLOCK, watched), chld is signal.SIG_IGN)
+    own = (signal.SIGCHLD, signal.SIGALRM)  # were they ignored, they would not arrive, nor CMD's exit status
+    watched = frozenset({*PASSED_ON, *own})
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, watched)
+    handlers = {number: signal.signal(number, signal.SIG_DFL) for number in own}
+    box = _Blocked(watched, mask, tuple(number for number in own if handlers[number] is signal.SIG_IGN))
     try:
         yield box
     finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
         while signal.sigtimedwait(watched, 0) is not None:
             pass  # came too late: nobody is there to pass it on to
-        signal.pthread_sigmask(signal.SIG_SETMASK, box.before)
-        signal.signal(signal.SIGCHLD, _installed(chld))
+        for number, handler in handlers.items():
+            signal.signal(number, _installed(handler))
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
 @dataclass(frozen=True, slots=True)

@@ -442,3 +442,19 @@ def test_a_stopped_owner_is_named_with_the_way_to_resume_it(tmp_path: Path) -> N
         assert done.returncode == 75
         assert f"kill -CONT {held.pid}" in done.stderr
         os.kill(held.pid, signal.SIGCONT)
+
+
+def test_stopping_leasectl_for_a_while_changes_nothing(tmp_path: Path) -> None:
+    """Ctrl-Z and fg: whoever waits for a signal with a deadline must not take the continuing for one."""
+    with holding(tmp_path / "x") as held:
+        for _ in range(3):
+            os.kill(held.pid, signal.SIGSTOP)
+            eventually(lambda: ownership.inspect(tmp_path / "x").verdict is ownership.Verdict.STOPPED)
+            begun = time.monotonic()
+            eventually(lambda: time.monotonic() - begun > 0.6)  # noqa: B023 more than two ticks
+            os.kill(held.pid, signal.SIGCONT)
+            eventually(lambda: ownership.inspect(tmp_path / "x").verdict is ownership.Verdict.LIVE)
+        begun = time.monotonic()
+        eventually(lambda: time.monotonic() - begun > 0.6)
+        assert ownership.exists(held.cmd)
+        assert ownership.inspect(tmp_path / "x").verdict is ownership.Verdict.LIVE
