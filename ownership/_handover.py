@@ -11,14 +11,13 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Annotated, Generic, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from ownership._acquire import give_up
 from ownership._adoption import Adoption, Target
 from ownership._clock import SYSTEM_CLOCK, Clock
 from ownership._errors import HandoverError, OwnershipLostError, with_path
 from ownership._holding import Holding, State
-from ownership._models import ready
 from ownership._process import ProcessTable, system_processes
 from ownership._ref import absolute_path
 from ownership._watch import Watch
@@ -59,7 +58,6 @@ class Heir(Generic[_Claim]):
         """
         table, first = processes or system_processes(), self.targets[0]
         try:
-            ready()
             me = table.current()
         except OSError as error:
             raise with_path(error, first.path) from error
@@ -93,8 +91,6 @@ def heir_from(text: str | None, claim_of: Callable[[Holding], _Claim]) -> Heir[_
 
 class _Right(BaseModel):
     """What travels in the environment: paths as hex, since a path need not be text."""
-
-    model_config = ConfigDict(defer_build=True)
 
     secret: str
     targets: Annotated[list[tuple[str, str | None, int]], Field(min_length=1)]

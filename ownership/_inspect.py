@@ -17,7 +17,7 @@ from ownership._errors import OwnershipError
 from ownership._examine import Examined, Examiner, refusal
 from ownership._location import pin_registry
 from ownership._locking import peek
-from ownership._models import GuardState, Malformed, OwnerIdentity, OwnerRecord, Previous, ready
+from ownership._models import GuardState, Malformed, OwnerIdentity, OwnerRecord, Previous
 from ownership._paths import DIRECTORY, Resource, StrPath, pinned_resource, resolve
 from ownership._place import Place, existing, opened
 from ownership._process import ProcessTable, system_processes
@@ -109,7 +109,6 @@ def inspect(
 
 def examiner_of(clock: Clock, processes: ProcessTable | None) -> Examiner:
     """Who looks, for a call that is not an acquire."""
-    ready()
     return Examiner(processes or system_processes(), clock, _kept.kept())
 
 

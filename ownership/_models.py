@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import errno
 import json
 import time
 from dataclasses import dataclass
@@ -28,7 +27,7 @@ _Moment = Annotated[dt.datetime, AfterValidator(_aware)]  # pydantic.AwareDateti
 
 
 class Value(BaseModel):
-    model_config = ConfigDict(frozen=True, strict=True, extra="ignore", defer_build=True)
+    model_config = ConfigDict(frozen=True, strict=True, extra="ignore")
 
     @cached_property
     def text(self) -> bytes:
@@ -171,22 +170,3 @@ def moment(wall_ns: int) -> bytes:
 def timestamp(wall_ns: int) -> dt.datetime:
     """A moment for people, to the microsecond."""
     return dt.datetime.fromtimestamp(wall_ns // 1000 / 1e6, dt.UTC)
-
-
-_ready = False
-
-
-def ready() -> None:
-    """Build the models: importing this library does not, it takes longer than everything else together.
-
-    :raises OSError: what they need cannot be loaded, for want of descriptors or memory
-    """
-    global _ready
-    if _ready:
-        return
-    try:
-        for model in (OwnerRecord, GuardFile):
-            model.model_rebuild()
-    except ImportError as error:
-        raise OSError(errno.EMFILE, f"the record formats cannot be loaded: {error}") from error
-    _ready = True

@@ -19,7 +19,6 @@ from ownership._examine import Examiner
 from ownership._handover import VARIABLE, heir_from
 from ownership._holding import Holding
 from ownership._location import pin_registry
-from ownership._models import ready
 from ownership._paths import StrPath
 from ownership._process import ProcessTable, system_processes
 
@@ -58,7 +57,6 @@ def acquire(
     :raises OSError: the directory is missing, read-only, full, or another account's
     :raises ValueError: an argument that cannot be right
     """
-    ready()
     table = processes or system_processes()
     shared = pin_registry(registry)
     found = checked_resources(resource, also, shared)

@@ -21,7 +21,7 @@ class OwnerRef(BaseModel):
     :ivar registry: the shared registry, if its records are there
     """
 
-    model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
+    model_config = ConfigDict(frozen=True, extra="ignore")
 
     resource: str
     registry: str | None = None
