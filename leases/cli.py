@@ -43,7 +43,8 @@ class _Commands(click.Group):
         return command
 
 
-@click.group(cls=_Commands, context_settings={"max_content_width": 120})
+@click.group(cls=_Commands, context_settings={"max_content_width": 120, "help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="leases", prog_name="leasectl")
 def leasectl() -> None:
     """Who owns this, right now, on this machine: owner records beside the resources they are about.
 

@@ -34,6 +34,11 @@ def test_every_command_takes_json_and_registry_and_tells_its_exit_codes(leasectl
         assert needed in said.out
 
 
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_short_form_of_help_is_known(leasectl: Leasectl, name: str) -> None:
+    assert leasectl(name, "-h").out == leasectl(name, "--help").out
+
+
 def test_without_a_command_it_shows_its_help(leasectl: Leasectl) -> None:
     said = leasectl()
     assert said.code in (0, 2)  # as this version of click has it

@@ -389,7 +389,7 @@ def kind_of(number: str) -> str:
         path = os.readlink(f"/proc/self/fd/{number}")
     except FileNotFoundError:
         return "the listing itself"
-    return re.sub("[0-9]+|[0-9a-f]{32}", "N", os.path.basename(path))
+    return re.sub("[0-9a-f]{32}|[0-9]+", "N", os.path.basename(path).removesuffix(" (deleted)"))
 
 
 def _outcome(function: Callable[[], Any]) -> str:
