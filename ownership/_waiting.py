@@ -16,7 +16,7 @@ from ownership._verdict import Verdict, same_namespace
 from ownership._watch import Watch
 
 SETTLE = 1.0  # seconds a malformed record that nobody is known to own is left for its keeper
-_MISSING = 0.05  # seconds between looks at a record that is missing
+_MISSING = 0.05  # seconds between looks at a record that is missing, at most
 POLL = 0.25  # seconds between looks at what cannot be watched
 _SAFETY = 2.0  # seconds between looks at what is watched
 
@@ -67,6 +67,7 @@ class Waiter:
         """
         filename, clock = f"{resource.name}.json", self._examiner.clock
         watched = self._watch.file(place.directory.file(filename)) and self._watch_process(examined)
+        missing = _MISSING / 64
         try:
             while True:
                 looked = self._look(place, resource)
@@ -76,8 +77,8 @@ class Waiter:
                 if left <= 0:
                     return None
                 tick = _SAFETY if watched else POLL * random.uniform(0.8, 1.2)
-                if examined.signature is None:  # its keeper is about to put the record back
-                    tick = _MISSING
+                if examined.signature is None:  # about to be published, or to be put back by its keeper
+                    tick, missing = missing, min(missing * 2, _MISSING)
                 woken = clock.wait(min(left, tick), self._watch.wait)
                 if woken and place.directory.signature(filename) == examined.signature:
                     looked = self._look(place, resource)

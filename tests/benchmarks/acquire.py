@@ -56,7 +56,9 @@ def _cycle(lock: object) -> Callable[[], None]:
 
 
 def _filesystem(directory: Path) -> str:
-    found = subprocess.run(["stat", "-f", "-c", "%T", directory], capture_output=True, text=True, check=False)
+    found = subprocess.run(
+        ["findmnt", "-n", "-o", "FSTYPE", "-T", directory], capture_output=True, text=True, check=False
+    )
     return found.stdout.strip() or str(directory)
 
 
@@ -132,6 +134,7 @@ def waking(directory: Path, times: int) -> None:
 
 _CROWD = """
 import ownership, sys, time
+print(flush=True)
 sys.stdin.readline()
 begin = time.monotonic()
 with ownership.acquire(sys.argv[1], timeout=120):
@@ -143,7 +146,8 @@ with ownership.acquire(sys.argv[1], timeout=120):
 def crowd(directory: Path, size: int = 30) -> None:
     """Many waiters that hold 20 ms each: all served, and how unevenly."""
     waiters = [_start(_CROWD, directory / "crowd") for _ in range(size)]
-    time.sleep(2.0)
+    for waiter in waiters:
+        _line(waiter)
     for waiter in waiters:
         assert waiter.stdin is not None
         waiter.stdin.write("\n")

@@ -86,10 +86,10 @@ def test_the_deadline_is_kept_by_the_clock_that_was_given(tmp_path: Path) -> Non
     plant(tmp_path / "x", record(boot_id=ours.boot_id, pid_namespace=ours.pid_namespace) | named(7, start_id))
     before = clock.monotonic()
     with table, pytest.raises(AcquireTimeoutError) as caught:
-        ownership.acquire(tmp_path / "x", timeout=3600.0, clock=clock, processes=table)
-    assert clock.monotonic() - before == pytest.approx(3600.0, abs=0.1)
-    assert "waited 3600 s" in str(caught.value)
-    assert len(clock.waits) < 20_000
+        ownership.acquire(tmp_path / "x", timeout=600.0, clock=clock, processes=table)
+    assert clock.monotonic() - before == pytest.approx(600.0, abs=0.1)
+    assert "waited 600 s" in str(caught.value)
+    assert len(clock.waits) < 3000
     assert max(clock.waits) <= 2.5
 
 
