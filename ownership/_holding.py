@@ -78,6 +78,7 @@ class Holding:
         :raises DirectoryChanged: it was replaced, and *follow* is off
         """
         deadline = self.clock.monotonic() + wait
+        self._require_place(part)
         for _ in range(_FOLLOWED):
             try:
                 part.place.directory.ensure_open()
@@ -87,6 +88,12 @@ class Holding:
                     raise
             part.follow()
         raise OSError(11, "its lock directory keeps being changed from outside", part.resource.path)
+
+    def _require_place(self, part: Part) -> None:
+        """:raises OwnershipLostError: given up by another thread, or a signal handler, since this call began"""
+        if part.place is None:
+            self.require_held()
+            raise self._not_ours("this handle was released")
 
     # -- release
 
@@ -172,6 +179,7 @@ class Holding:
             return  # our own thread is inside and will see for itself
 
     def _glance(self, part: Part) -> OwnerRecord | Malformed | None:
+        self._require_place(part)
         try:
             part.place.directory.ensure_open()
             return part.look(self.clock.wall_ns())
@@ -269,6 +277,4 @@ def adopted_by(heir: str) -> str:
 _LOSSES = {
     "owner-replaced": "it was taken over",
     "broken": "its owner was evicted by an operator's break, or another one owned it in between",
-    "record-missing": "its record is gone",
-    "expired": "its lease ran out",
 }

@@ -65,7 +65,7 @@ class Part:
         self.blank(holds[0], holds[0].read())
 
     def _put(self, place: Place) -> None:
-        self.place = place
+        self.place: Place = place
         self.filename = f"{self.resource.name}.json"
         self.path = place.directory.file(self.filename)
 
