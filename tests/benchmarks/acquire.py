@@ -59,7 +59,7 @@ def _filesystem(directory: Path) -> str:
     found = subprocess.run(
         ["findmnt", "-n", "-o", "FSTYPE", "-T", directory], capture_output=True, text=True, check=False
     )
-    return found.stdout.strip() or str(directory)
+    return (found.stdout.split() or [str(directory)])[-1]
 
 
 def verifying(directory: Path) -> None:

@@ -389,7 +389,8 @@ def kind_of(number: str) -> str:
         path = os.readlink(f"/proc/self/fd/{number}")
     except FileNotFoundError:
         return "the listing itself"
-    return re.sub("[0-9a-f]{32}|[0-9]+", "N", os.path.basename(path).removesuffix(" (deleted)"))
+    kind = re.sub("[0-9a-f]{32}|[0-9]+", "N", os.path.basename(path).removesuffix(" (deleted)"))
+    return "#N" if kind.endswith(".new") else kind  # the same file, made in the other form
 
 
 def _outcome(function: Callable[[], Any]) -> str:
