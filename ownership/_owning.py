@@ -60,7 +60,10 @@ def acquire(
     table = processes or system_processes()
     shared = pin_registry(registry)
     found = checked_resources(resource, also, shared)
-    me = table.current()
+    try:
+        me = table.current()
+    except OSError as error:
+        raise with_path(error, found[0].path) from error
     acquisition = Acquisition(
         sorted(found, key=lambda one: one.path) if len(found) > 1 else found,
         shared,
