@@ -65,7 +65,7 @@ def count_together(folder: Path, processes: int, rounds: int, crowd: int) -> Non
 
 
 def test_sixteen_processes_at_once_never_lose_a_count(tmp_path: Path) -> None:
-    count_together(tmp_path, 16, 50, crowd=16)
+    count_together(tmp_path, 16, 30, crowd=16)
 
 
 def test_sixteen_processes_count_to_twenty_thousand_without_losing_one(tmp_path: Path) -> None:
@@ -424,7 +424,7 @@ say({"problems": problems, "served": lines.count("."), "took": time.monotonic() 
 
 
 @pytest.mark.parametrize("vandalism", ["none", "record"])
-@pytest.mark.parametrize("seconds", [4, pytest.param(300, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("seconds", [3, pytest.param(300, marks=pytest.mark.slow)])
 def test_a_crowd_whose_members_are_killed_and_stopped_at_random_never_has_two_inside(
     tmp_path: Path, seconds: float, vandalism: str
 ) -> None:

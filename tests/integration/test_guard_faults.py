@@ -57,11 +57,11 @@ def holder(resource: Path) -> Iterator[Child]:
         yield child
 
 
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[Server]:
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     if not can_trace():
         pytest.skip("needs strace(1) and the right to attach")
-    with Server(tmp_path) as server:
+    with Server(tmp_path_factory.mktemp("server")) as server:
         yield server
 
 

@@ -227,7 +227,7 @@ def interrupted_everywhere(folder: Path, operation: str, step: int) -> int:
 NESTED = (
     TOOLS
     + """
-interrupted, inner = sys.argv[3:5]
+interrupted, inner, step = sys.argv[3], sys.argv[4], int(sys.argv[5])
 state = {}
 
 def acquire():
@@ -291,18 +291,19 @@ while True:
     if found:
         say({"point": f"{number} {interrupter.point}", "faults": found})
         os._exit(1)
-    number += 1
+    number += step
 """
 )
 
 
+@pytest.mark.parametrize("step", [2, pytest.param(1, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("inner", ["release", "verify", "announce", "acquire"])
 @pytest.mark.parametrize("interrupted", ["acquire", "release", "announce", "verify"])
 def test_a_signal_handler_may_call_anything_in_the_middle_of_any_call(
-    tmp_path: Path, interrupted: str, inner: str
+    tmp_path: Path, interrupted: str, inner: str, step: int
 ) -> None:
     """It never waits for its own thread; a release there is carried out by the time the interrupted call is over."""
-    with running(NESTED, tmp_path / "resource", tmp_path / "other", interrupted, inner) as child:
+    with running(NESTED, tmp_path / "resource", tmp_path / "other", interrupted, inner, step) as child:
         heard = child.hear()
     assert "faults" not in heard, heard
     assert heard["points"] > 10
@@ -370,7 +371,7 @@ say({"interrupted": interrupted, "faults": found})
 def test_real_alarms_at_random_moments_leave_a_handle_or_nothing(
     tmp_path: Path, operation: str, longest: float, count: int
 ) -> None:
-    alarmed(tmp_path, operation, count if operation == "acquire" else count // 5, longest, seed=1)
+    alarmed(tmp_path, operation, count if operation == "acquire" else count // 8, longest, seed=1)
 
 
 @pytest.mark.slow

@@ -222,7 +222,7 @@ def stopped(pid: int) -> Iterator[None]:
     """SIGSTOP *pid*, a child of ours or its child, and wait until it is; SIGCONT at the end."""
     os.kill(pid, signal.SIGSTOP)
     try:
-        eventually(lambda: state_of(pid) in "Tt")
+        eventually(lambda: ownership.is_stopped(pid))  # every thread of it
         yield
     finally:
         os.kill(pid, signal.SIGCONT)
