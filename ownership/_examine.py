@@ -94,9 +94,14 @@ class Examiner(NamedTuple):
         return Examined(judgement, record, signature=signature, owner=record), missing
 
     def _examine_missing(self, place: Place, resource: Resource, last: OwnerIdentity) -> Examined:
-        """No record, but the guard names an owner: if it lives, its record was deleted, and its keeper puts it back."""
-        judgement, _ = self.judge(place, resource, last, None)
-        if judgement.verdict not in (Verdict.LIVE, Verdict.STOPPED):
+        """No record, but the guard names an owner: unless that one is gone, its record was deleted, and it still owns.
+
+        One that can only be asked by a witness that is missing is gone: sweeping removes the witness of a dead process
+        that no record names, and of no other.
+        """
+        judgement, seen = self.judge(place, resource, last, None)
+        swept = seen.witness is not None and seen.witness.state is WitnessState.MISSING
+        if judgement.verdict.may_be_evicted or (judgement.verdict is Verdict.UNKNOWN and swept):
             return FREE
         told = Judgement(
             judgement.verdict, f"its record was deleted, the guard names pid {last.pid}: {judgement.reason}"

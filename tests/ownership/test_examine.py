@@ -11,9 +11,10 @@ import pytest
 
 import ownership
 from ownership import AlreadyOwnedError, Verdict
+from ownership._models import GuardState
 from ownership.testing import FakeClock, FakeProcessTable, ProcessState
 from tests.support.namespaces import elsewhere, needs_linux_root, taken
-from tests.support.records import OTHER_INSTANCE, file_of, plant, record
+from tests.support.records import OTHER_INSTANCE, file_of, identity, plant, plant_guard, record
 
 pytestmark = needs_linux_root
 
@@ -186,3 +187,55 @@ def test_our_own_look_is_never_weaker_for_want_of_descriptors(tmp_path: Path) ->
         ownership.acquire(tmp_path / "x", processes=processes)
     assert not file_of(tmp_path / "x").exists()
     assert isinstance(elsewhere(lambda: taken(tmp_path / "x")), int)
+
+
+def guard_naming_seven(tmp_path: Path, table: FakeProcessTable, **changes: Any) -> Path:
+    """No record, and a guard that says that process 7 owns."""
+    ours = table.current()
+    own = {"pid": 7, "start_id": start_id(), "boot_id": ours.boot_id, "pid_namespace": ours.pid_namespace}
+    plant_guard(tmp_path / "x", GuardState(token=1000, owner=identity(**own | changes)))
+    return tmp_path / "x"
+
+
+@pytest.mark.parametrize("state", STATES, ids=[state.value for state in STATES])
+def test_a_missing_record_is_free_only_if_the_owner_in_the_guard_is_gone(
+    tmp_path: Path, table: FakeProcessTable, state: ProcessState
+) -> None:
+    """A look that fails proves nothing, here as little as for a record that is there."""
+    resource = guard_naming_seven(tmp_path, table)
+    table.set_state(7, state)
+    if STATES[state].may_be_evicted:
+        ownership.acquire(resource, processes=table).release()
+        return
+    with pytest.raises(AlreadyOwnedError) as caught:
+        ownership.acquire(resource, processes=table)
+    assert caught.value.verdict is STATES[state]
+    assert caught.value.owner is not None
+    assert caught.value.owner.pid == 7
+    assert not file_of(resource).exists()
+    ownership.break_claim(resource, token=1000, processes=table)  # the way out, by decision
+    ownership.acquire(resource, processes=table).release()
+
+
+def test_a_probe_that_fails_does_not_free_a_missing_record(tmp_path: Path, table: FakeProcessTable) -> None:
+    resource = guard_naming_seven(tmp_path, table)
+    table.fail(7, "pidfd_open: too many open files")
+    with pytest.raises(AlreadyOwnedError) as caught:
+        ownership.acquire(resource, processes=table)
+    assert caught.value.verdict is Verdict.UNKNOWN
+    assert "too many open files" in caught.value.reason
+
+
+@pytest.mark.parametrize("witness", ["missing", "no file"])
+def test_an_owner_elsewhere_that_left_nothing_but_its_name_in_the_guard(
+    tmp_path: Path, table: FakeProcessTable, witness: str
+) -> None:
+    """Its witness was swept because no record named it: it is gone. One that cannot be tested proves nothing."""
+    resource = guard_naming_seven(tmp_path, table, pid_namespace=1)
+    if witness == "missing":
+        ownership.acquire(resource, processes=table).release()
+        return
+    (file_of(resource).parent / f"{OTHER_INSTANCE}.alive").mkdir()
+    with pytest.raises(AlreadyOwnedError) as caught:
+        ownership.acquire(resource, processes=table)
+    assert caught.value.verdict is Verdict.UNKNOWN
