@@ -7,6 +7,7 @@ from ownership._errors import (
     AcquireTimeoutError,
     AlreadyOwnedError,
     ContentionError,
+    FenceTrippedError,
     GuardTimeoutError,
     HandoverError,
     InvalidRecordError,
@@ -18,6 +19,7 @@ from ownership._errors import (
     UnsupportedFilesystemError,
     UnsupportedRecordError,
 )
+from ownership._fence import Fence
 from ownership._handover import Heir
 from ownership._inspect import Inspection, Running, find, inspect, inspect_all, running, wait
 from ownership._models import LeaseTerms, OwnerIdentity, OwnerRecord, Previous
@@ -34,6 +36,8 @@ __all__ = [
     "AlreadyOwnedError",
     "Claim",
     "ContentionError",
+    "Fence",
+    "FenceTrippedError",
     "GuardTimeoutError",
     "HandoverError",
     "Heir",

@@ -7,14 +7,14 @@ import os
 import sys
 import threading
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NoReturn, Self
 
 from ownership import _keeper, _kept
 from ownership._arguments import checked_labels, checked_timeout
-from ownership._errors import OwnershipError
+from ownership._errors import OwnershipError, OwnershipLostError
 from ownership._handover import HandingOver, Heir
 from ownership._holding import Holding, State
 from ownership._models import OwnerRecord
@@ -119,6 +119,20 @@ class Claim:
         changes = {name: value for name, value in given.items() if value is not None}
         if changes:
             self._holding.update(changes)
+
+    def on_loss(self, callback: Callable[[OwnershipLostError], object]) -> None:
+        """Have *callback* called once, with the reason as an error, when this claim has lost its resource.
+
+        The keeper notices within 250 ms of a break, a takeover, or the end of a pause. Callbacks run on a thread of
+        their own, in the order of their registration; one that raises is logged, one that blocks delays nobody but
+        itself. A claim that is lost already calls it soon. A release is no loss, nor is a hand-over.
+
+        :raises OSError: the thread for callbacks cannot be started
+        :raises ValueError: *callback* cannot be called
+        """
+        if not callable(callback):
+            raise ValueError(f"callback must be callable, got {callback!r}")
+        self._holding.on_loss(callback)
 
     def release(self, reason: str = "") -> None:
         """Give it up. Only what is still ours is removed; a second release does nothing.

@@ -150,6 +150,10 @@ class OwnershipLostError(LossError):
     """This claim does not own its resource any more, and never will again."""
 
 
+class FenceTrippedError(LossError):
+    """The owner that this worker belongs to does not own any more, or is gone: stop working for it."""
+
+
 class RecordError(OwnershipError):
     """A record, lock directory or filesystem that cannot be used as it is."""
 

@@ -64,6 +64,11 @@ class Descriptor:
             return error.errno != errno.EBADF  # only that one says that it was closed
         return found.st_ino == self.inode and found.st_dev == self.device
 
+    def forget(self) -> None:
+        """It was closed by the program around us, and its number may stand for another file by now."""
+        self._numbers.clear()
+        self.close()
+
     def close(self, *, intact: bool = False) -> None:
         """Close it if it is still ours; a number that the program reuses is left alone. Never raises.
 

@@ -9,18 +9,21 @@ from collections.abc import Callable, Collection
 from functools import partial
 from typing import Any, TypeVar
 
+from ownership._callbacks import CALLBACKS, call
 from ownership._clock import Clock
 from ownership._errors import OwnershipError, OwnershipLostError
 from ownership._guard import PATIENCE, Interrupting
 from ownership._hold import Hold
 from ownership._locking import locked
-from ownership._models import Malformed, OwnerIdentity, OwnerRecord, timestamp
+from ownership._loss import lost_error
+from ownership._models import Malformed, OwnerRecord, timestamp
 from ownership._part import Part
 from ownership._paths import Resource
 from ownership._pinned import DirectoryChanged
 from ownership._process import Identity, printable
 from ownership._record import changed, encode
 
+OnLoss = Callable[[OwnershipLostError], object]
 _Result = TypeVar("_Result")
 
 _ADOPTED = 32  # characters of the hash that are kept
@@ -56,6 +59,7 @@ class Holding:
         self.process = process
         self.mutex: Any = threading.RLock()
         self._event: threading.Event | None = None
+        self._on_loss: tuple[OnLoss, ...] = ()
 
     @property
     def part(self) -> Part:
@@ -69,6 +73,15 @@ class Holding:
             if self._event is None:
                 self._event = threading.Event()
             return self._event
+
+    def on_loss(self, callback: OnLoss) -> None:
+        """Have *callback* called on the second thread once this is lost; soon, if it is already."""
+        CALLBACKS.prepare()
+        with self.mutex:
+            if self.state is State.LOST:
+                call(callback, self.loss())
+            else:
+                self._on_loss += (callback,)
 
     def under_guard(
         self, part: Part, action: Callable[[Hold], _Result], *, wait: float = PATIENCE, follow: bool = True
@@ -194,8 +207,8 @@ class Holding:
         if part.is_ours(record):
             part.signature, part.confirmed = signature, False
             return
-        if _is_later(remembered.owner, remembered.token, part) or (
-            isinstance(record, OwnerRecord) and _is_later(record, record.token, part)
+        if part.is_before(remembered.owner, remembered.token) or (
+            isinstance(record, OwnerRecord) and part.is_before(record, record.token)
         ):
             part.blank(hold, remembered)
             came_by = {remembered.adopted, record.heir if isinstance(record, OwnerRecord) else None}
@@ -221,21 +234,15 @@ class Holding:
             adopted = self.heir is not None and bool({adopted_by(self.heir), self.heir[:_ADOPTED]} & set(came_by))
             if self.state is State.HELD:
                 self.state, self.reason = (State.HANDED_OVER if adopted else State.LOST), reason
+            callbacks, self._on_loss = self._on_loss, ()
             if not adopted:
                 self.lost.set()
+                for callback in callbacks if self.state is State.LOST else ():
+                    call(callback, self.loss(record))
         return self.loss(record)
 
     def loss(self, record: OwnerRecord | Malformed | None = None) -> OwnershipLostError:
-        reason = self.reason or "owner-replaced"
-        fact = _LOSSES.get(reason, reason)
-        if isinstance(record, OwnerRecord):
-            fact += f" by pid {record.pid} ({printable(record.command)}), token {record.token}"
-        return OwnershipLostError(
-            f"{self.primary.shown} is not ours any more (our token {self.part.token}): {fact}",
-            reason=reason,
-            resource=self.primary.path,
-            hint="stop working on it; acquire it again if it is still needed",
-        )
+        return lost_error(self.primary, self.part.token, self.reason or "owner-replaced", record)
 
     # -- update
 
@@ -256,25 +263,12 @@ class Holding:
     def disown(self) -> None:
         """We are a forked child: our parent owns it, not we."""
         self.mutex = threading.RLock()
-        self._event = None
+        self._event, self._on_loss = None, ()
         if self.state in (State.HELD, State.ACQUIRING):
             self.state = State.FORKED
             self.lost.set()
 
 
-def _is_later(owner: OwnerIdentity | None, token: int, part: Part) -> bool:
-    """Whether *owner* came after us. Two guards may have issued one token: then the other one counts."""
-    if token != part.token:
-        return token > part.token
-    return owner is not None and owner.instance_id != part.instance_id
-
-
 def adopted_by(heir: str) -> str:
     """What the record of an heir carries: by which hand-over it came in. The guard keeps it too, without the word."""
     return f"adopted:{heir[:_ADOPTED]}"
-
-
-_LOSSES = {
-    "owner-replaced": "it was taken over",
-    "broken": "its owner was evicted by an operator's break, or another one owned it in between",
-}

@@ -1,4 +1,7 @@
-"""The keeper: one thread of a process that puts back what others deleted, and finishes what a call could not."""
+"""The keeper: one thread of a process that puts back what others deleted, and finishes what a call could not.
+
+It also walks the rounds of every fence. It never waits for a guard, and it goes on after errors.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +14,16 @@ import threading
 import time
 
 from ownership import _fork
+from ownership._callbacks import CALLBACKS
 from ownership._errors import OwnershipError, explained
 from ownership._holding import Holding, State
+from ownership._patrol import Patrol
 from ownership._pinned import DirectoryChanged
 from ownership._place import Place, forget, forget_unused, places
+from ownership._rounds import Rounds
+from ownership._sentry import Sentry
 
-TICK = 0.25  # seconds between two looks
+TICK = 0.25  # seconds between two looks at what is owned
 _IDLE = 2.0  # seconds a witness stays after its process owned anything in that directory
 _DAY = 86400.0
 
@@ -24,15 +31,22 @@ log = logging.getLogger("ownership")
 
 
 class Keeper:
-    """Looks after every holding of this process. It never waits for a guard, and it goes on after errors."""
+    """Looks after every holding and every fence of this process.
+
+    :ivar holdings: what is owned, or was and is not withdrawn yet
+    :ivar fresh: holdings whose record was not confirmed yet
+    """
 
     def __init__(self) -> None:
         self._mutex = threading.Lock()
         self._wake = threading.Event()
         self._idle = False
         self._thread: threading.Thread | None = None
-        self._touched = time.monotonic()
+        self._touched = self._ticked = time.monotonic()
+        self._rounds = Rounds()
+        self._patrol = Patrol()
         self.holdings: set[Holding] = set()
+        self.fresh: set[Holding] = set()
 
     def add(self, holding: Holding) -> None:
         """Look after *holding* from now on; call before anything of it is published.
@@ -42,36 +56,55 @@ class Keeper:
         self.holdings.add(holding)
         if self._thread is None:
             try:
-                self._start()
-            except RuntimeError as error:
-                raise explained(
-                    OSError(errno.ENOMEM, f"the keeper's thread cannot be started: {error}"),
-                    holding.primary.path,
-                    "raise the limit of processes (ulimit -u), or stop some threads",
-                ) from None
+                self._ensure_thread(holding.primary.path)
             finally:
                 if self._thread is None:
                     self.holdings.discard(holding)
+        self.fresh.add(holding)
         if self._idle:
             self._wake.set()
 
     def drop(self, holding: Holding) -> None:
         """Nothing of *holding* is left."""
         self.holdings.discard(holding)
+        self.fresh.discard(holding)
         holding.parts = [part.ended() for part in holding.parts]  # another thread may be looking at the old ones
+
+    def attend(self, sentry: Sentry, interval: float) -> None:
+        """Look at *sentry*'s owner every *interval* seconds from now on, until it is dismissed or trips.
+
+        :raises OSError: the thread cannot be started
+        """
+        self._patrol.add(sentry, interval)
+        try:
+            self._ensure_thread(sentry.resource.path)
+        except BaseException:
+            self._patrol.remove(sentry)
+            raise
+        self._wake.set()
+
+    def dismiss(self, sentry: Sentry) -> None:
+        self._patrol.remove(sentry)
 
     def tidy(self) -> None:
         """A call that owns nothing is over: keep no directory open for it."""
         if self._thread is None:
             forget_unused()
 
-    def _start(self) -> None:
-        with self._mutex:
-            if self._thread is None:
-                thread = threading.Thread(target=self._run, name="ownership-keeper", daemon=True)
-                thread.start()
-                self._thread = thread
-                atexit.register(_leave, os.getpid())
+    def _ensure_thread(self, path: str) -> None:
+        try:
+            with self._mutex:
+                if self._thread is None:
+                    thread = threading.Thread(target=self._run, name="ownership-keeper", daemon=True)
+                    thread.start()
+                    self._thread = thread
+                    atexit.register(_leave, os.getpid())
+        except RuntimeError as error:
+            raise explained(
+                OSError(errno.ENOMEM, f"the keeper's thread cannot be started: {error}"),
+                path,
+                "raise the limit of processes (ulimit -u), or stop some threads",
+            ) from None
 
     def _run(self) -> None:
         if hasattr(signal, "pthread_sigmask"):  # signals are for the program's own threads
@@ -87,23 +120,32 @@ class Keeper:
     def _rest(self) -> None:
         """Until the next tick, or, with nothing to look after, until there is."""
         self._idle = True
-        if not self.holdings and not places():
+        if not self.holdings and not self._patrol and not places():
             self._wake.wait()
+            self._ticked = time.monotonic()
         self._idle = False
         self._wake.clear()
-        time.sleep(TICK)
+        self._patrol.wait(self._ticked + TICK)
+        self._ticked = max(self._ticked + TICK, time.monotonic() - TICK)
 
     def tick(self) -> None:
         """One look at everything."""
-        for holding in list(self.holdings):
+        for holding in self._due():
             try:
                 self._look(holding)
             except Exception:
                 log.exception("the keeper goes on after an error about %s", holding.primary.shown)
         for place in places():
             self._look_at_place(place)
+        CALLBACKS.relieve()
         if time.monotonic() - self._touched > _DAY:
             self._touch()
+
+    def _due(self) -> set[Holding]:
+        due = {*self._rounds.due(self.holdings, places()), *list(self.fresh)}
+        if not self.holdings:
+            self.fresh.clear()
+        return due
 
     def _look(self, holding: Holding) -> None:
         if holding.state is State.HELD and not holding.abandoned:
@@ -112,6 +154,7 @@ class Keeper:
             except (OSError, OwnershipError, DirectoryChanged) as error:
                 log.debug("%s: not to be looked at now: %s", holding.primary.shown, error)
         elif holding.state is not State.ACQUIRING or holding.abandoned:
+            self.fresh.discard(holding)
             holding.retire(State.RELEASED)
             if holding.withdraw_quietly("released", ""):
                 self.drop(holding)
@@ -120,6 +163,8 @@ class Keeper:
         for part in holding.parts:
             if not part.is_untouched():
                 holding.look(part, wait=0.0)
+        if all(part.confirmed for part in holding.parts):
+            self.fresh.discard(holding)
 
     def _look_at_place(self, place: Place) -> None:
         try:

@@ -12,15 +12,12 @@ from ownership._fork import Descriptor
 from ownership._guard import Busy, Guard, Interrupting
 from ownership._hold import Hold
 from ownership._locking import locked
-from ownership._models import Ending, GuardState, Malformed, OwnerRecord
+from ownership._loss import is_later
+from ownership._models import Ending, GuardState, Malformed, OwnerIdentity, OwnerRecord
 from ownership._paths import Resource
-from ownership._pinned import DirectoryChanged, Signature, signature_of
+from ownership._pinned import DirectoryChanged, Signature, is_settled, signature_of
 from ownership._place import Place, pinned
 from ownership._record import decode
-
-# A signature is trusted once a read has confirmed it this long after its ctime: inodes are reused at once, and coarse
-# timestamps hide a change within a tick. Filesystems without nanoseconds need their whole second, twice.
-_FINE_NS, _COARSE_NS = 20_000_000, 2_100_000_000
 
 
 class Part:
@@ -95,6 +92,10 @@ class Part:
     def is_ours(self, record: OwnerRecord | Malformed | None) -> bool:
         return isinstance(record, OwnerRecord) and record.token == self.token and record.instance_id == self.instance_id
 
+    def is_before(self, owner: OwnerIdentity | None, token: int) -> bool:
+        """Whether *owner*, by *token*, came after us."""
+        return is_later(owner, token, self.token, self.instance_id)
+
     def read(self) -> tuple[OwnerRecord | Malformed | None, Signature | None]:
         found = self.place.directory.read(self.filename)
         return (None, None) if found is None else (decode(found[0], self.resource.shown), found[1])
@@ -134,9 +135,7 @@ class Part:
         if self.is_ours(record) and signature is not None:
             if self.place.directory.signature(self.filename) != signature:
                 return None  # the pinned directory is not at its path any more
-            changed = signature[3]
-            settled = _COARSE_NS if changed % 1_000_000_000 == 0 else _FINE_NS
-            self.signature, self.confirmed = signature, wall_ns - changed >= settled
+            self.signature, self.confirmed = signature, is_settled(signature, wall_ns)
         return record
 
     # -- changing, under the guard

@@ -21,6 +21,9 @@ from ownership._system import DIRECTORY_ONLY, NO_FOLLOW, euid, lock_shared, unlo
 Signature: TypeAlias = tuple[int, int, int, int, int]
 
 _READING = (os.O_RDONLY | NO_FOLLOW,)
+# A signature is trusted once a read has confirmed it this long after its ctime: inodes are reused at once, and coarse
+# timestamps hide a change within a tick. Filesystems without nanoseconds need their whole second, twice.
+_FINE_NS, _COARSE_NS = 20_000_000, 2_100_000_000
 
 
 class DirectoryChanged(Exception):
@@ -78,6 +81,10 @@ class PinnedDirectory:
     def give_away(self, account: tuple[int, int]) -> bool:
         """Root made it in another account's directory and ended before giving it away; true if it was given now."""
         return give_if_empty(self.fd, account)
+
+    def stat(self) -> os.stat_result:
+        """What the directory itself says, wherever it is."""
+        return os.fstat(self.fd)
 
     def is_at(self, facts: Facts) -> bool:
         """Whether the directory found with *facts* is this one."""
@@ -190,3 +197,12 @@ class PinnedDirectory:
 
 def signature_of(found: os.stat_result) -> Signature:
     return found.st_dev, found.st_ino, found.st_mtime_ns, found.st_ctime_ns, found.st_size
+
+
+def is_settled(signature: Signature, wall_ns: int) -> bool:
+    """Whether a file read with *signature* cannot have changed since without showing it.
+
+    :param wall_ns: the wall clock, read before the file was
+    """
+    changed = signature[3]
+    return wall_ns - changed >= (_COARSE_NS if changed % 1_000_000_000 == 0 else _FINE_NS)

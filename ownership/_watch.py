@@ -6,11 +6,10 @@ import os
 import select
 import sys
 from collections.abc import Callable
-from typing import Any
 
-_IN_ATTRIB, _IN_DELETE_SELF, _IN_MOVE_SELF, _IN_MODIFY = 0x4, 0x400, 0x800, 0x2
-_IN_DONT_FOLLOW = 0x02000000
-_CHANGES = _IN_ATTRIB | _IN_DELETE_SELF | _IN_MOVE_SELF | _IN_MODIFY | _IN_DONT_FOLLOW
+from ownership import _inotify
+
+_CHANGES = _inotify.ATTRIB | _inotify.DELETE_SELF | _inotify.MOVE_SELF | _inotify.MODIFY | _inotify.DONT_FOLLOW
 _HAS_INOTIFY = sys.platform.startswith("linux")
 
 
@@ -38,15 +37,15 @@ class Watch:
         """Wake when the file at *path* is changed, renamed or unlinked; true if that can be had."""
         if not self._notify:
             return False
-        libc = _libc()
-        if libc is None:
+        opener = _inotify.opener()
+        if opener is None:
             return False
         if not self._files:
-            self._files.extend(map(libc.inotify_init1, (os.O_CLOEXEC | os.O_NONBLOCK,)))
+            self._files.extend(map(opener, (_inotify.FLAGS,)))
             if self._files[0] < 0:  # too many instances or descriptors: the caller polls
                 self._files.clear()
                 return False
-        return bool(libc.inotify_add_watch(self._files[0], os.fsencode(path), _CHANGES) >= 0)
+        return _inotify.add(self._files[0], path, _CHANGES) >= 0
 
     def wait(self, seconds: float) -> bool:
         """Whether something happened within *seconds*."""
@@ -84,17 +83,3 @@ def _close(numbers: list[int]) -> None:
 
 def _call(opening: Callable[[], int | None]) -> int | None:
     return opening()
-
-
-_library: Any = None
-
-
-def _libc() -> Any:
-    global _library
-    if _library is None:
-        try:
-            import ctypes  # only who waits needs it
-        except ImportError:
-            return None
-        _library = ctypes.CDLL(None, use_errno=True)
-    return _library

@@ -59,6 +59,9 @@ class Kernel:
     def read(self, descriptor: int, size: int) -> bytes:
         return os.read(descriptor, size)
 
+    def pread(self, descriptor: int, size: int) -> bytes:
+        return os.pread(descriptor, size, 0)
+
     def listdir(self, descriptor: int) -> list[str]:
         return os.listdir(descriptor)
 

@@ -11,6 +11,7 @@ from ownership._process._instance import instance_id
 from ownership._process._kernel import Kernel, read_file
 from ownership._process._pidfd import NOT_A_LEADER, UNSUPPORTED, Pidfds
 from ownership._process._probe import Probe
+from ownership._process._procfs import EXITED, parse_stat
 from ownership._process._startid import Comparison, LinuxStartId
 from ownership._process._state import StateReader
 from ownership._process._text import command_text, printable
@@ -75,6 +76,31 @@ class LinuxProcesses:
         if comparison is Comparison.DIFFERENT:
             raise ProcessLookupError(errno.ESRCH, f"process {pid} is another one now")
         return pidfd if comparison is Comparison.SAME else None
+
+    def has_ended(self, handle: int) -> bool:
+        """See :meth:`ProcessTable.has_ended`."""
+        try:
+            return self._kernel.ready(handle)
+        except OSError:
+            return False
+
+    def open_stat(self, pid: int, start_id: str) -> int | None:
+        """See :meth:`ProcessTable.open_stat`: its stat line, read by :meth:`shows_life`."""
+        return self._probe.open_stat(validate_pid(pid), start_id)
+
+    def shows_life(self, stat: int) -> bool:
+        """See :meth:`ProcessTable.shows_life`. A leader that has exited lives while other threads of it do."""
+        try:
+            line = parse_stat(self._kernel.pread(stat, 4096))
+        except OSError as error:
+            return error.errno != errno.ESRCH
+        except ValueError:
+            return True
+        return line.state not in EXITED or line.threads > 1
+
+    def answers(self, pid: int) -> bool:
+        """See :meth:`ProcessTable.answers`: signal 0, of which EPERM means *exists* (kill(2))."""
+        return self._probe.signal_zero(validate_pid(pid)) is not False
 
     def command_of(self, pid: int) -> str | None:
         """See :meth:`ProcessTable.command_of`. A process without a command line is shown by its title in brackets."""

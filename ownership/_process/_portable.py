@@ -78,6 +78,26 @@ class PortableProcesses:
         validate_pid(pid)
         return None
 
+    def has_ended(self, handle: int) -> bool:
+        """Always false: there are no handles."""
+        return False
+
+    def open_stat(self, pid: int, start_id: str) -> int | None:
+        """Always ``None``, as :meth:`open_handle`."""
+        validate_pid(pid)
+        return None
+
+    def shows_life(self, stat: int) -> bool:
+        """Always true: there are no such descriptors."""
+        return True
+
+    def answers(self, pid: int) -> bool:
+        """See :meth:`ProcessTable.answers`."""
+        try:
+            return bool(self._psutil.pid_exists(validate_pid(pid)))
+        except (self._psutil.Error, OSError):
+            return True
+
     def command_of(self, pid: int) -> str | None:
         """See :meth:`ProcessTable.command_of`."""
         validate_pid(pid)

@@ -6,7 +6,7 @@ import errno
 import os
 
 from ownership._process._instance import instance_id
-from ownership._process._kernel import DIRECTORY_NAME_ONLY, Kernel, read_file
+from ownership._process._kernel import DIRECTORY_NAME_ONLY, READ_ONLY, Kernel, read_file
 from ownership._process._pidfd import NOT_A_LEADER, Pidfds
 from ownership._process._procfs import ABSENT, DENIED, VANISHED, ProcStat, ProcView, parse_stat, read_view, thread_group
 from ownership._process._startid import Comparison, LinuxStartId, compare_start_ids
@@ -63,7 +63,7 @@ class Probe:
         try:
             return self._look_with_pidfd(pid, pidfd)
         except OSError as error:
-            return _failed(pid, self._signal_zero(pid), f"pidfd of {pid}: {os.strerror(error.errno or 0)}")
+            return _failed(pid, self.signal_zero(pid), f"pidfd of {pid}: {os.strerror(error.errno or 0)}")
         finally:
             self._kernel.close(pidfd)
 
@@ -82,6 +82,33 @@ class Probe:
         if self._pidfds.has_ended(pidfd):  # the line may be of a successor
             return Comparison.UNKNOWN
         return compare_start_ids(str(LinuxStartId(view.boot_id, ticks, view.time_namespace)), start_id)
+
+    def open_stat(self, pid: int, start_id: str) -> int | None:
+        """A descriptor of the stat line of the process with that start id. Bound to it: once it is reaped, ESRCH.
+
+        :raises ProcessLookupError: the process is gone, or another one
+        """
+        descriptor = -1
+        comparison = Comparison.UNKNOWN
+        try:
+            view = self.view()
+            if not view.usable:
+                return None
+            descriptor = self._kernel.open(f"{self._proc}/{pid}/stat", READ_ONLY)
+            ticks = parse_stat(self._kernel.pread(descriptor, 4096)).ticks
+            found = str(LinuxStartId(view.boot_id, ticks, view.time_namespace))
+            comparison = compare_start_ids(found, start_id)
+        except ValueError:
+            pass
+        except OSError as error:
+            if error.errno in VANISHED and self.signal_zero(pid) is False:  # else it is hidden from us
+                comparison = Comparison.DIFFERENT
+        finally:
+            if descriptor >= 0 and comparison is not Comparison.SAME:
+                self._kernel.close(descriptor)
+        if comparison is Comparison.DIFFERENT:
+            raise ProcessLookupError(errno.ESRCH, f"process {pid} is gone, or another one now")
+        return descriptor if comparison is Comparison.SAME else None
 
     def _look_with_pidfd(self, pid: int, pidfd: int) -> ProcessObservation | None:
         inode, view = self._pidfds.inode(pidfd), None
@@ -127,12 +154,12 @@ class Probe:
                 return None if group == pid else _gone(pid)  # it leads one by now
         except (OSError, ValueError) as error:
             if not isinstance(error, OSError) or error.errno not in ABSENT:
-                return _failed(pid, self._signal_zero(pid), self._explain(pid, error))
-            if error.errno in VANISHED and self._signal_zero(pid) is False:
+                return _failed(pid, self.signal_zero(pid), self._explain(pid, error))
+            if error.errno in VANISHED and self.signal_zero(pid) is False:
                 return _gone(pid)
         if self._pidfds.work(self._kernel.getpid()):
             return _gone(pid)
-        return _failed(pid, self._signal_zero(pid), f"pidfd_open({pid}): refused, and so is one of ourselves")
+        return _failed(pid, self.signal_zero(pid), f"pidfd_open({pid}): refused, and so is one of ourselves")
 
     def _look_without_pidfd(self, pid: int, error: OSError) -> ProcessObservation:
         """No pidfd, for want of support or of descriptors: ``/proc`` if it is ours, then signal 0."""
@@ -147,7 +174,7 @@ class Probe:
             return _gone(pid)
         except (OSError, ValueError) as unread:
             failure = f"{failure}; {self._explain(pid, unread)}"
-        return _failed(pid, self._signal_zero(pid), failure)
+        return _failed(pid, self.signal_zero(pid), failure)
 
     def _read(self, pid: int, *, leaders_only: bool = False) -> tuple[ProcStat, ProcessState]:
         """Stat line and state of *pid*, both of one process.
@@ -162,7 +189,7 @@ class Probe:
         finally:
             self._kernel.close(directory)
 
-    def _signal_zero(self, pid: int) -> bool | None:
+    def signal_zero(self, pid: int) -> bool | None:
         """Whether signal 0 finds *pid*, be it a thread. EPERM is *exists* (kill(2)); ``None`` for other refusals."""
         try:
             self._kernel.signal_zero(pid)

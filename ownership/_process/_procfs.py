@@ -13,6 +13,8 @@ VANISHED = frozenset({errno.ENOENT, errno.ESRCH, errno.ENOTDIR})
 DENIED = frozenset({errno.EACCES, errno.EPERM})
 ABSENT = VANISHED | DENIED | {errno.ELOOP, errno.EINVAL, errno.ENOSYS}
 
+EXITED = frozenset("ZXx")  # states of a thread that has ended
+
 _UUID = re.compile(rb"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _NAMESPACE_PIDS = re.compile(rb"^NSpid:(.*)$", re.MULTILINE)
 _THREAD_GROUP = re.compile(rb"^Tgid:\s*(\d+)\s*$", re.MULTILINE)

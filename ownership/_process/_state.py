@@ -11,10 +11,9 @@ from collections.abc import Iterator
 
 from ownership._process._cgroups import CgroupFreezer
 from ownership._process._kernel import DIRECTORY, Kernel, read_file
-from ownership._process._procfs import VANISHED, ProcStat, is_dumping_core, parse_stat
+from ownership._process._procfs import EXITED, VANISHED, ProcStat, is_dumping_core, parse_stat
 from ownership._process._types import ProcessState
 
-_EXITED = frozenset("ZXx")
 _ASLEEP = frozenset("SD")
 _HALTED = {"T": ProcessState.STOPPED, "t": ProcessState.TRACED}
 _DYING = 0x4 | 0x200 | 0x400  # PF_EXITING, PF_DUMPCORE, PF_SIGNALED (linux/sched.h): a core dump may be under way
@@ -49,7 +48,7 @@ class StateReader:
         return leader, ProcessState.RUNNING
 
     def _state(self, process: int, leader: ProcStat) -> ProcessState:
-        if leader.state in _EXITED:
+        if leader.state in EXITED:
             return self._from_threads(process)
         if (leader.flags & _DYING or leader.state == "D") and self._is_dumping(process, "status"):
             return ProcessState.DUMPING
@@ -64,7 +63,7 @@ class StateReader:
         halted: list[ProcessState] = []
         exited: set[int] = set()
         for thread, stat in self._threads(process):
-            if stat.state in _EXITED:
+            if stat.state in EXITED:
                 exited.add(thread)
             elif stat.flags & _DYING and self._is_dumping(process, f"task/{thread}/status"):
                 return ProcessState.DUMPING
@@ -91,9 +90,9 @@ class StateReader:
         proof: the kernel counts after it has read the state, and one thread is the leader itself (proc/array.c). If it
         counts more (tracers keep exited threads), just these must be there, exited, before and after the count.
         """
-        if leader.state not in _EXITED or leader.threads != len(exited):
+        if leader.state not in EXITED or leader.threads != len(exited):
             raise _ThreadsChanged
-        if leader.threads > 1 and {(thread, stat.state in _EXITED) for thread, stat in self._threads(process)} != {
+        if leader.threads > 1 and {(thread, stat.state in EXITED) for thread, stat in self._threads(process)} != {
             (thread, True) for thread in exited
         }:
             raise _ThreadsChanged

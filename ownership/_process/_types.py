@@ -98,6 +98,30 @@ class ProcessTable(Protocol):
         """
         ...
 
+    def has_ended(self, handle: int) -> bool:
+        """Whether a descriptor from :meth:`open_handle` polls readable now. A hint: confirm it with :meth:`observe`."""
+        ...
+
+    def open_stat(self, pid: int, start_id: str) -> int | None:
+        """A close-on-exec descriptor bound to that very process, for :meth:`shows_life`, for the caller to close.
+
+        :returns: ``None`` when there is none here, or when it cannot be told whether the process is the one meant
+        :raises ProcessLookupError: the process is gone, or the number belongs to another one
+        :raises ValueError: *pid* is not a process number
+        """
+        ...
+
+    def shows_life(self, stat: int) -> bool:
+        """Whether the process of a descriptor from :meth:`open_stat` seems to live. False is a hint, no proof."""
+        ...
+
+    def answers(self, pid: int) -> bool:
+        """Whether anything has the number *pid*, a zombie and a thread included. True in doubt.
+
+        :raises ValueError: *pid* is not a process number
+        """
+        ...
+
     def command_of(self, pid: int) -> str | None:
         """The command line of *pid* for messages, ``None`` when it cannot be read. Never evidence of anything.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Self
@@ -93,6 +94,24 @@ class FakeProcessTable:
         if process.state is ProcessState.ZOMBIE:
             self._end(pid)
         return reader
+
+    def has_ended(self, handle: int) -> bool:
+        """Whether the process of a handle has ended."""
+        return bool(select.select([handle], [], [], 0)[0])
+
+    def open_stat(self, pid: int, start_id: str) -> int | None:
+        """Always ``None``: without handles there is only signal 0."""
+        validate_pid(pid)
+        return None
+
+    def shows_life(self, stat: int) -> bool:
+        """Always true: there are no such descriptors."""
+        return True
+
+    def answers(self, pid: int) -> bool:
+        """Whether there is a process *pid*, by any name, as signal 0 says."""
+        process = self._processes.get(validate_pid(pid))
+        return process is not None and process.exists is not False
 
     def command_of(self, pid: int) -> str | None:
         """The command that *pid* was added with."""

@@ -26,7 +26,19 @@ HEAVY = ("rich", "click", "ctypes", "psutil", "asyncio", "subprocess", "multipro
 # who may know of signals by number and of /proc: the reader of processes, and who stands by descriptors
 MAY_KILL = {"_process", "_stop", "_watch", "testing"}
 MAY_READ_PROC = {
-    *("_process", "_stop", "_watch", "_witness", "_paths", "_guard", "_locks", "_directory", "_making", "_files"),
+    *(
+        "_process",
+        "_stop",
+        "_watch",
+        "_notices",
+        "_witness",
+        "_paths",
+        "_guard",
+        "_locks",
+        "_directory",
+        "_making",
+        "_files",
+    ),
     "testing",
 }
 

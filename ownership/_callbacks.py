@@ -1,0 +1,98 @@
+"""The second thread: it runs what others want to be called when something ends, so that none can delay the keeper."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import queue
+import signal
+import threading
+import time
+from collections.abc import Callable
+from functools import partial
+
+from ownership import _fork
+
+_STUCK = 1.0  # seconds after which a callback that does not return is left behind with its thread
+
+log = logging.getLogger("ownership")
+
+
+class Callbacks:
+    """Calls one after the other, in a thread that is started when the first is registered.
+
+    One that raises is logged. One that does not return keeps its thread; the others go on in another.
+    """
+
+    def __init__(self) -> None:
+        self._mutex = threading.Lock()
+        self._waiting: queue.SimpleQueue[Callable[[], object]] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._since: float | None = None  # when the present call began
+
+    def prepare(self) -> None:
+        """Have the thread, before anything can happen that it is needed for.
+
+        :raises OSError: it cannot be started
+        """
+        with self._mutex:
+            if self._thread is None:
+                try:
+                    self._start()
+                except RuntimeError as error:
+                    raise OSError(errno.ENOMEM, f"the thread for callbacks cannot be started: {error}") from None
+
+    def put(self, callback: Callable[[], object]) -> None:
+        """Have *callback* called soon, once. From any thread, also inside a signal handler."""
+        self._waiting.put(callback)
+
+    def relieve(self) -> None:
+        """If a call does not return while others wait: go on with those. For the keeper, every tick."""
+        since = self._since
+        if since is not None and not self._waiting.empty() and time.monotonic() - since >= _STUCK:
+            with self._mutex:
+                try:
+                    self._start()
+                except RuntimeError as error:
+                    log.warning("callbacks are waiting for one that does not return: %s", error)
+
+    def _start(self) -> None:
+        thread = threading.Thread(target=self._run, name="ownership-callbacks", daemon=True)
+        before, self._thread, self._since = self._thread, thread, None
+        try:
+            thread.start()
+        except BaseException:
+            self._thread = before
+            raise
+
+    def _run(self) -> None:
+        if hasattr(signal, "pthread_sigmask"):  # signals are for the program's own threads
+            signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+        me = threading.current_thread()
+        while self._thread is me:
+            callback = self._waiting.get()
+            if self._thread is not me:  # another one has taken over while we were away
+                self._waiting.put(callback)
+                return
+            self._since = time.monotonic()
+            try:
+                callback()
+            except BaseException:  # SystemExit too: it would end the thread, not the program
+                log.exception("a callback failed: %r", callback)
+            if self._thread is me:
+                self._since = None
+
+
+CALLBACKS = Callbacks()
+
+
+def call(callback: Callable[..., object], *arguments: object) -> None:
+    """Have *callback* called with *arguments* on the second thread."""
+    CALLBACKS.put(partial(callback, *arguments))
+
+
+def _child() -> None:
+    CALLBACKS.__init__()  # type: ignore[misc]
+
+
+_fork.in_child(_child)

@@ -1,0 +1,41 @@
+"""inotify(7) through the C library, which Python has no calls for."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+MODIFY, ATTRIB, MOVED, CREATE, DELETE = 0x2, 0x4, 0xC0, 0x100, 0x200
+DELETE_SELF, MOVE_SELF, UNMOUNT, OVERFLOW, IGNORED = 0x400, 0x800, 0x2000, 0x4000, 0x8000
+DONT_FOLLOW = 0x02000000
+
+FLAGS = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
+
+_library: Any = None
+
+
+def opener() -> Callable[[int], int] | None:
+    """What makes an instance, given :data:`FLAGS`: negative when there is none to be had. ``None`` where it is unknown.
+
+    The bare function, so that its result can be kept in the same step.
+    """
+    libc = _libc()
+    return None if libc is None else libc.inotify_init1
+
+
+def add(instance: int, path: str, mask: int) -> int:
+    """The watch descriptor of *path*; negative when it cannot be watched."""
+    libc = _libc()
+    return -1 if libc is None else int(libc.inotify_add_watch(instance, os.fsencode(path), mask))
+
+
+def _libc() -> Any:
+    global _library
+    if _library is None:
+        try:
+            import ctypes  # only who waits, or owns many, needs it
+        except ImportError:
+            return None
+        _library = ctypes.CDLL(None, use_errno=True)
+    return _library if hasattr(_library, "inotify_init1") else None

@@ -1,0 +1,38 @@
+"""When somebody else came after us, and how that is told."""
+
+from __future__ import annotations
+
+from ownership._errors import OwnershipLostError
+from ownership._models import Malformed, OwnerIdentity, OwnerRecord
+from ownership._paths import Resource
+from ownership._process import printable
+
+_FACTS = {
+    "owner-replaced": "it was taken over",
+    "broken": "its owner was evicted by an operator's break, or another one owned it in between",
+}
+
+
+def is_later(owner: OwnerIdentity | None, token: int, our_token: int, our_instance: str) -> bool:
+    """Whether *owner* came after us. Two guards may have issued one token: then the other one counts."""
+    if token != our_token:
+        return token > our_token
+    return owner is not None and owner.instance_id != our_instance
+
+
+def lost_error(
+    resource: Resource, token: int, reason: str, record: OwnerRecord | Malformed | None = None
+) -> OwnershipLostError:
+    """What to tell whoever owned *resource* by *token*.
+
+    :param record: what is there now
+    """
+    fact = _FACTS.get(reason, reason)
+    if isinstance(record, OwnerRecord):
+        fact += f" by pid {record.pid} ({printable(record.command)}), token {record.token}"
+    return OwnershipLostError(
+        f"{resource.shown} is not ours any more (our token {token}): {fact}",
+        reason=reason,
+        resource=resource.path,
+        hint="stop working on it; acquire it again if it is still needed",
+    )
