@@ -80,10 +80,11 @@ class Rounds:
 def _touched(everything: list[Holding], names: Collection[str], changed: set[Place]) -> Iterator[Holding]:
     """Those with a record in *names*, and of those in *changed* places the ones whose record is not as it was.
 
-    Here a look at each costs just its system call, relative to the directory, which is compared with its path before.
-    Whatever changes a file changes its ctime.
+    Here a look at each costs just its system call, relative to the directory, which is compared with its path before;
+    if that leads elsewhere, all were swept. Whatever changes a file changes its ctime.
     """
-    lstat, descriptors = os.lstat, {place: place.directory.fd for place in changed}
+    lstat = os.lstat
+    descriptors = {place: place.directory.fd if place.directory.is_at_path() else -1 for place in changed}
     for one in everything:
         for part in one.parts:
             descriptor = descriptors.get(part.place)
