@@ -15,11 +15,13 @@ from ownership._errors import (
     OwnershipError,
     OwnershipLostError,
     RecordError,
+    StopTimeoutError,
     UnsafeDirectoryError,
     UnsupportedFilesystemError,
     UnsupportedRecordError,
 )
 from ownership._fence import Fence
+from ownership._group import group_has_live_member, signal_group_if_held
 from ownership._handover import Heir
 from ownership._inspect import Inspection, Running, find, inspect, inspect_all, running, wait
 from ownership._models import LeaseTerms, OwnerIdentity, OwnerRecord, Previous
@@ -29,6 +31,8 @@ from ownership._process import exists, is_alive, is_stopped, is_zombie, start_id
 from ownership._reclaim import break_claim, reclaim, reclaim_all
 from ownership._record import schema
 from ownership._ref import OwnerRef
+from ownership._report import SentSignal, StopReport, Survivor
+from ownership._stop import stop
 from ownership._verdict import Verdict
 
 __all__ = [
@@ -53,6 +57,10 @@ __all__ = [
     "Previous",
     "RecordError",
     "Running",
+    "SentSignal",
+    "StopReport",
+    "StopTimeoutError",
+    "Survivor",
     "UnsafeDirectoryError",
     "UnsupportedFilesystemError",
     "UnsupportedRecordError",
@@ -62,6 +70,7 @@ __all__ = [
     "break_claim",
     "exists",
     "find",
+    "group_has_live_member",
     "inspect",
     "inspect_all",
     "is_alive",
@@ -72,6 +81,8 @@ __all__ = [
     "reclaim_all",
     "running",
     "schema",
+    "signal_group_if_held",
     "start_id",
+    "stop",
     "wait",
 ]

@@ -17,6 +17,16 @@ def checked_timeout(timeout: float | None) -> float:
     return float(timeout)
 
 
+def checked_seconds(seconds: float, name: str) -> float:
+    """*seconds*, a bounded time.
+
+    :param name: the parameter to name in the message
+    """
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 <= seconds < math.inf:
+        raise ValueError(f"{name} must be a finite number of seconds >= 0, got {seconds!r}")
+    return float(seconds)
+
+
 def checked_labels(labels: Mapping[str, str] | None) -> dict[str, str]:
     if labels is None:
         return {}

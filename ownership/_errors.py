@@ -12,7 +12,8 @@ OwnershipError
 │   ├── UnsupportedRecordError
 │   ├── UnsafeDirectoryError (PermissionError)
 │   └── UnsupportedFilesystemError (OSError)
-└── HandoverError            the claim stayed where it was                                         exit 1
+├── HandoverError            the claim stayed where it was                                         exit 1
+└── StopTimeoutError (TimeoutError)  somebody is left of what was to be stopped                    exit 1
 
 The message names the resource, the fact, who and since when; the remedy is in ``hint``. Every error pickles.
 An error of the system (ENOSPC, EACCES, EIO, ...) stays the OSError it is, with the path and, if there is one, a hint.
@@ -26,6 +27,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
     from ownership._models import OwnerIdentity, OwnerRecord
+    from ownership._report import StopReport, Survivor
     from ownership._verdict import Verdict
 
 _OS_FIELDS = ("errno", "strerror", "filename")
@@ -191,14 +193,34 @@ class HandoverError(OwnershipError):
     """Nobody adopted the claim; unless ``__cause__`` says otherwise it is still ours."""
 
 
+class StopTimeoutError(OwnershipError, TimeoutError):
+    """Somebody is left of what was to be stopped: they survived KILL for a while, or could not be signalled.
+
+    :ivar survivors: who is known to be left; empty when that cannot be told, which counts as somebody
+    :ivar report: what was signalled when
+    """
+
+    _errno = errnos.ETIMEDOUT
+
+    def __init__(
+        self, message: str, *, report: StopReport, resource: os.PathLike[str] | str | None = None, hint: str = ""
+    ) -> None:
+        super().__init__(message, resource=resource, hint=hint)
+        self.report = report
+
+    @property
+    def survivors(self) -> tuple[Survivor, ...]:
+        return self.report.survivors
+
+
 def with_path(error: BaseException, path: str) -> BaseException:
     """*error*, or if it is one of the system that names no file, the same with *path*."""
     return explained(error, path) if isinstance(error, OSError) and error.filename is None else error
 
 
 def explained(error: OSError, path: str, hint: str = "") -> OSError:
-    """The same system error with *path* in it and *hint* as attribute and note."""
-    told = type(error)(error.errno, error.strerror or str(error), path)
+    """The same system error with *path* in it, if there is one, and *hint* as attribute and note."""
+    told = type(error)(error.errno, error.strerror or str(error), *([path] if path else []))
     told.hint = hint  # type: ignore[attr-defined]
     if hint:
         told.add_note(f"hint: {hint}")

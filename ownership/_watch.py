@@ -29,6 +29,11 @@ class Watch:
         self._handles.extend(number for number in map(_call, (opening,)) if number is not None)
         return bool(self._handles)
 
+    @property
+    def handle(self) -> int | None:
+        """The descriptor of the process that is watched, ours to close."""
+        return self._handles[0] if self._handles else None
+
     def forget_process(self) -> None:
         """The handle woke us and the process is not over: do not wake for it again."""
         _close(self._handles)

@@ -10,15 +10,28 @@ import sys
 
 from ownership._process._locks import lock_holder
 from ownership._process._portable import PortableProcesses, boot_session_uuid
+from ownership._process._signals import CONTINUE, KILL, TERMINATE
 from ownership._process._startid import Comparison, LinuxStartId, compare_start_ids, parse_linux_start_id
 from ownership._process._text import printable
-from ownership._process._types import Identity, ProcessObservation, ProcessState, ProcessTable, validate_pid
+from ownership._process._types import (
+    GroupListing,
+    Identity,
+    ProcessObservation,
+    ProcessState,
+    ProcessTable,
+    validate_group,
+    validate_pid,
+)
 
 if sys.platform == "linux":
     from ownership._process._linux import LinuxProcesses
 
 __all__ = [
+    "CONTINUE",
+    "KILL",
+    "TERMINATE",
     "Comparison",
+    "GroupListing",
     "Identity",
     "LinuxStartId",
     "ProcessObservation",
@@ -34,6 +47,7 @@ __all__ = [
     "printable",
     "start_id",
     "system_processes",
+    "validate_group",
     "validate_pid",
 ]
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import errno
 import os
 import select
+import signal
+from typing import Any
 
 READ_ONLY = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0)
 DIRECTORY = READ_ONLY | getattr(os, "O_DIRECTORY", 0)
@@ -53,6 +55,29 @@ class Kernel:
         """kill(2) with signal 0. Accepts a thread id as well."""
         os.kill(pid, 0)
 
+    def getpgid(self, pid: int) -> int:
+        """getpgid(2). Accepts a thread id as well."""
+        return int(_posix("getpgid")(pid))
+
+    def getpgrp(self) -> int:
+        return int(_posix("getpgrp")())
+
+    def kill(self, pid: int, number: int) -> None:
+        """kill(2) of one process. Signal 0 does nothing on Windows, where it would be Ctrl-C."""
+        if number != 0 or hasattr(os, "getpgid"):
+            os.kill(pid, number)
+
+    def killpg(self, pgid: int, number: int) -> None:
+        """kill(2) of a process group."""
+        _posix("killpg")(pgid, number)
+
+    def pidfd_send_signal(self, pidfd: int, number: int, flags: int) -> None:
+        """pidfd_send_signal(2); ENOSYS where Python was built without it."""
+        sender = getattr(signal, "pidfd_send_signal", None)
+        if sender is None:
+            raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+        sender(pidfd, number, None, flags)
+
     def open(self, path: str, flags: int, directory: int | None = None) -> int:
         return os.open(path, flags, dir_fd=directory)
 
@@ -67,6 +92,14 @@ class Kernel:
 
     def close(self, descriptor: int) -> None:
         os.close(descriptor)
+
+
+def _posix(name: str) -> Any:
+    """``os.<name>``; ENOSYS on a system without process groups."""
+    function = getattr(os, name, None)
+    if function is None:
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+    return function
 
 
 def read_file(

@@ -7,15 +7,24 @@ import os
 import sys
 
 from ownership._process._cgroups import CgroupFreezer
+from ownership._process._groups import GroupReader
 from ownership._process._instance import instance_id
 from ownership._process._kernel import Kernel, read_file
 from ownership._process._pidfd import NOT_A_LEADER, UNSUPPORTED, Pidfds
 from ownership._process._probe import Probe
 from ownership._process._procfs import EXITED, parse_stat
-from ownership._process._startid import Comparison, LinuxStartId
+from ownership._process._signals import Sender, own_group, require_other_group, require_other_process, send_by_number
+from ownership._process._startid import Comparison, LinuxStartId, parse_linux_start_id
 from ownership._process._state import StateReader
 from ownership._process._text import command_text, printable
-from ownership._process._types import Identity, ProcessObservation, ProcessState, validate_pid
+from ownership._process._types import (
+    GroupListing,
+    Identity,
+    ProcessObservation,
+    ProcessState,
+    validate_group,
+    validate_pid,
+)
 
 _LOOKS = 8
 
@@ -37,6 +46,8 @@ class LinuxProcesses:
         self._pidfds = Pidfds(self._kernel, enabled=pidfd)
         states = StateReader(self._kernel, CgroupFreezer(self._kernel, proc))
         self._probe = Probe(self._kernel, proc, self._pidfds, states)
+        self._groups = GroupReader(self._kernel, proc, self._probe.view, self.observe)
+        self._sender = Sender(self._kernel, self._pidfds)
         self._identity: Identity | None = None
 
     def current(self) -> Identity:
@@ -114,6 +125,47 @@ class LinuxProcesses:
             return printable(f"[{os.fsdecode(read_file(self._kernel, f'{self._proc}/{pid}/comm', limit=64)).strip()}]")
         except OSError:
             return None
+
+    def own_group(self) -> int | None:
+        """See :meth:`ProcessTable.own_group`."""
+        return own_group(self._kernel)
+
+    def list_group(self, pgid: int) -> GroupListing:
+        """See :meth:`ProcessTable.list_group`. Costs two short reads for each process of the machine."""
+        return self._groups.members(validate_group(pgid))
+
+    def send(self, pid: int, start_id: str, number: int) -> bool:
+        """See :meth:`ProcessTable.send`. Without a pidfd: by number, right after a look that found the process."""
+        require_other_process(self._kernel, pid)
+        pidfd = self.open_handle(pid, start_id)
+        if pidfd is not None:
+            try:
+                if self._sender.to_process(pidfd, number):
+                    return True
+            finally:
+                self._kernel.close(pidfd)
+        return send_by_number(self._kernel, self.observe(pid), start_id, number)
+
+    def send_group(self, pgid: int, number: int) -> None:
+        """See :meth:`ProcessTable.send_group`."""
+        require_other_group(self._kernel, pgid)
+        self._kernel.killpg(pgid, number)
+
+    def send_group_of(self, handle: int, pid: int, start_id: str, number: int) -> bool:
+        """See :meth:`ProcessTable.send_group_of`.
+
+        Descriptors may be closed by the program around us and their numbers given out again, so that *handle* is what
+        it was is seen by its inode. Kernels without such inodes have no signals for groups through pidfds either.
+        """
+        require_other_group(self._kernel, pid)
+        expected = parse_linux_start_id(start_id)
+        try:
+            inode = self._pidfds.inode(handle)
+        except OSError:
+            return False
+        if expected is None or inode is None or inode != expected.inode:
+            return False
+        return self._sender.to_group(handle, number)
 
     def _read_identity(self, pid: int, instance: str) -> Identity:
         view = self._probe.view()

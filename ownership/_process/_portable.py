@@ -9,10 +9,20 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from ownership._process._groups import is_empty_group
 from ownership._process._instance import instance_id
+from ownership._process._kernel import Kernel
+from ownership._process._signals import own_group, require_other_group, require_other_process, send_by_number
 from ownership._process._startid import psutil_start_id
 from ownership._process._text import command_text
-from ownership._process._types import Identity, ProcessObservation, ProcessState, validate_pid
+from ownership._process._types import (
+    GroupListing,
+    Identity,
+    ProcessObservation,
+    ProcessState,
+    validate_group,
+    validate_pid,
+)
 
 _LOOKS = 8
 
@@ -43,11 +53,15 @@ class PortableProcesses:
 
     :param psutil: the module, imported at first use by default
     :param boot_id: reads the boot id, ``"none"`` where it plays no part
+    :param kernel: the system calls, for tests that make them fail
     """
 
-    def __init__(self, psutil: Any = None, *, boot_id: Callable[[], str | None] = no_boot_id) -> None:
+    def __init__(
+        self, psutil: Any = None, *, boot_id: Callable[[], str | None] = no_boot_id, kernel: Kernel | None = None
+    ) -> None:
         self._module = psutil
         self._boot_id = boot_id
+        self._kernel = kernel if kernel is not None else Kernel()
         self._identity: Identity | None = None
 
     @property
@@ -107,25 +121,76 @@ class PortableProcesses:
             return None
         return command_text(arguments) if arguments else None
 
+    def own_group(self) -> int | None:
+        """See :meth:`ProcessTable.own_group`."""
+        return own_group(self._kernel)
+
+    def list_group(self, pgid: int) -> GroupListing:
+        """See :meth:`ProcessTable.list_group`. Asks getpgid(2) of every process that psutil lists."""
+        validate_group(pgid)
+        if is_empty_group(self._kernel, pgid):
+            return GroupListing()
+        members, fault = [], ""
+        try:
+            pids = [pid for pid in self._psutil.pids() if pid > 0]
+        except (self._psutil.Error, OSError) as error:
+            return GroupListing(fault=f"the processes cannot be listed: {error}")
+        for pid in pids:
+            try:
+                if self._kernel.getpgid(pid) != pgid:
+                    continue
+            except ProcessLookupError:
+                continue
+            except OSError as error:
+                fault = fault or f"getpgid({pid}): {error.strerror}"
+                continue
+            member = self.observe(pid)
+            if member.exists is not False and member.group in (pgid, None):
+                members.append(member)
+        return GroupListing(tuple(members), fault)
+
+    def send(self, pid: int, start_id: str, number: int) -> bool:
+        """See :meth:`ProcessTable.send`. By number, right after a look that found the process."""
+        require_other_process(self._kernel, pid)
+        return send_by_number(self._kernel, self.observe(pid), start_id, number)
+
+    def send_group(self, pgid: int, number: int) -> None:
+        """See :meth:`ProcessTable.send_group`."""
+        require_other_group(self._kernel, pgid)
+        self._kernel.killpg(pgid, number)
+
+    def send_group_of(self, handle: int, pid: int, start_id: str, number: int) -> bool:
+        """Always false: there are no handles."""
+        require_other_group(self._kernel, pid)
+        return False
+
     def _look(self, pid: int) -> ProcessObservation | None:
         """One look; ``None`` when the number changed hands meanwhile."""
         psutil = self._psutil
         start_id: str | None = None
+        group: int | None = None
         try:
             process = psutil.Process(pid)
             start_id = self._start_id(process)
+            group = self._group(pid)
             state = self._state(process)
             if self._start_id(psutil.Process(pid)) != start_id:
                 return None
         except psutil.ZombieProcess:  # before NoSuchProcess, whose subclass it is
-            return ProcessObservation(pid, True, start_id, ProcessState.ZOMBIE)
+            return ProcessObservation(pid, True, start_id, ProcessState.ZOMBIE, group=group)
         except psutil.NoSuchProcess:
             return ProcessObservation(pid, False, None, ProcessState.UNKNOWN)
         except psutil.AccessDenied as error:
             return ProcessObservation(pid, True, start_id, ProcessState.UNKNOWN, f"process {pid}: {error}")
         except (psutil.Error, OSError) as error:
             return ProcessObservation(pid, None, start_id, ProcessState.UNKNOWN, f"process {pid}: {error}")
-        return ProcessObservation(pid, True, start_id, state)
+        return ProcessObservation(pid, True, start_id, state, group=group)
+
+    def _group(self, pid: int) -> int | None:
+        try:
+            return self._kernel.getpgid(pid)
+        except OSError:
+            return None
 
     def _state(self, process: Any) -> ProcessState:
         psutil = self._psutil

@@ -126,16 +126,24 @@ class Probe:
         ):
             return None
         start_id = str(LinuxStartId(view.boot_id, stat.ticks, view.time_namespace, inode))
-        return ProcessObservation(pid, True, start_id, state)
+        return ProcessObservation(pid, True, start_id, state, group=stat.group)
 
     def _look_at_hidden(self, pid: int, pidfd: int, inode: int | None, view: ProcView) -> ProcessObservation | None:
         """``/proc`` does not show the process. Its pidfd tells who it is and whether it has ended; else it runs."""
         start_id = None if inode is None else str(LinuxStartId(boot_id=view.boot_id, inode=inode))
+        group = self._group(pid)
         if not self._pidfds.has_ended(pidfd):
-            return ProcessObservation(pid, True, start_id, ProcessState.RUNNING)
+            return ProcessObservation(pid, True, start_id, ProcessState.RUNNING, group=group)
         if self._pidfds.is_zombie(pid, inode):
-            return ProcessObservation(pid, True, start_id, ProcessState.ZOMBIE)
+            return ProcessObservation(pid, True, start_id, ProcessState.ZOMBIE, group=group)
         return None
+
+    def _group(self, pid: int) -> int | None:
+        """The process group that getpgid(2) tells of whoever has the number *pid*."""
+        try:
+            return self._kernel.getpgid(pid)
+        except OSError:
+            return None
 
     def _look_failed(
         self, pid: int, pidfd: int, inode: int | None, view: ProcView | None, failure: str
@@ -169,7 +177,7 @@ class Probe:
             if view.usable:
                 stat, state = self._read(pid, leaders_only=True)
                 start_id = str(LinuxStartId(view.boot_id, stat.ticks, view.time_namespace))
-                return ProcessObservation(pid, True, start_id, state)
+                return ProcessObservation(pid, True, start_id, state, group=stat.group)
         except _NotALeader:
             return _gone(pid)
         except (OSError, ValueError) as unread:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import re
 from dataclasses import dataclass
 
@@ -17,6 +18,9 @@ EXITED = frozenset("ZXx")  # states of a thread that has ended
 
 _UUID = re.compile(rb"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _NAMESPACE_PIDS = re.compile(rb"^NSpid:(.*)$", re.MULTILINE)
+_CAPABILITIES = re.compile(rb"^CapEff:\s*([0-9a-fA-F]+)\s*$", re.MULTILINE)
+_ALL_IDS = [b"0", b"0", b"4294967295"]
+_CAP_SYS_PTRACE = 1 << 19
 _THREAD_GROUP = re.compile(rb"^Tgid:\s*(\d+)\s*$", re.MULTILINE)
 _CORE_DUMPING = re.compile(rb"^CoreDumping:\s*1\s*$", re.MULTILINE)
 
@@ -42,12 +46,14 @@ class ProcStat:
     """The fields of ``/proc/<pid>/stat`` that matter here.
 
     :ivar state: one letter
+    :ivar group: the process group, in the pid namespace of this ``/proc``
     :ivar flags: PF_* flags of the kernel
     :ivar threads: threads that have not been released
     :ivar ticks: start time since boot in clock ticks
     """
 
     state: str
+    group: int
     flags: int
     threads: int
     ticks: int
@@ -117,7 +123,7 @@ def parse_stat(content: bytes) -> ProcStat:
     fields = content[content.rindex(b")") + 1 :].split(None, 20)
     if len(fields) < 20 or len(fields[0]) != 1:
         raise ValueError(f"not a stat line: {content[:80]!r}")
-    return ProcStat(fields[0].decode("ascii"), int(fields[6]), int(fields[17]), int(fields[19]))
+    return ProcStat(fields[0].decode("ascii"), int(fields[2]), int(fields[6]), int(fields[17]), int(fields[19]))
 
 
 def thread_group(status: bytes) -> int:
@@ -134,3 +140,39 @@ def thread_group(status: bytes) -> int:
 def is_dumping_core(status: bytes) -> bool:
     """Whether a ``status`` file says that a core dump is being written (Linux 4.15)."""
     return _CORE_DUMPING.search(status) is not None
+
+
+def conceals(kernel: Kernel, proc: str) -> str:
+    """Why the ``/proc`` mounted at *proc* may not show every process, empty when it shows them all.
+
+    With ``hidepid=`` (proc(5)) it shows only those that we may ptrace; that is all of them for CAP_SYS_PTRACE in the
+    first user namespace. An exemption by ``gid=`` is not taken into account.
+
+    :raises OSError: that cannot be told at the moment, or not at all
+    """
+    mountinfo = read_file(kernel, f"{proc}/thread-self/mountinfo", limit=1 << 24, many_records=True)
+    options = _mount_options(mountinfo, os.fsencode(proc))
+    if options is None:
+        return f"{proc} is no mount point"
+    hiding = [option for option in options if option.startswith(b"hidepid=")]
+    if not hiding or hiding[-1] in (b"hidepid=0", b"hidepid=off"):
+        return ""
+    return "" if _sees_everybody(kernel, proc) else f"{proc} is mounted with {hiding[-1].decode('ascii', 'replace')}"
+
+
+def _mount_options(mountinfo: bytes, mount_point: bytes) -> list[bytes] | None:
+    """The options of the file system on top at *mount_point* (proc_pid_mountinfo(5)), ``None`` if there is none."""
+    found = None
+    for line in mountinfo.splitlines():
+        before, separator, after = line.partition(b" - ")
+        fields, filesystem = before.split(b" "), after.split(b" ")
+        if separator and len(fields) > 5 and fields[4] == mount_point:
+            found = [*fields[5].split(b","), *filesystem[-1].split(b",")]
+    return found
+
+
+def _sees_everybody(kernel: Kernel, proc: str) -> bool:
+    capabilities = _CAPABILITIES.search(read_file(kernel, f"{proc}/thread-self/status"))
+    if capabilities is None or not int(capabilities[1], 16) & _CAP_SYS_PTRACE:
+        return False
+    return read_file(kernel, f"{proc}/thread-self/uid_map").split() == _ALL_IDS

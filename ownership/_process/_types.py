@@ -37,6 +37,7 @@ class ProcessObservation:
     :ivar start_id: which process has the number, ``None`` when that could not be read
     :ivar state: what the process is doing; ``UNKNOWN`` when it does not exist as well
     :ivar detail: for people: the probe that failed and why, else empty
+    :ivar group: its process group, ``None`` when that could not be read
     """
 
     pid: int
@@ -44,6 +45,19 @@ class ProcessObservation:
     start_id: str | None
     state: ProcessState
     detail: str = ""
+    group: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GroupListing:
+    """Who was found in a process group, zombies included.
+
+    :ivar members: those that were there at some moment of the look; one whose group could not be confirmed is in it
+    :ivar fault: why others may be there that were not found, empty when nobody else was
+    """
+
+    members: tuple[ProcessObservation, ...] = ()
+    fault: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +143,49 @@ class ProcessTable(Protocol):
         """
         ...
 
+    def own_group(self) -> int | None:
+        """The process group of this process, ``None`` on a system without groups."""
+        ...
+
+    def list_group(self, pgid: int) -> GroupListing:
+        """Who is in the process group *pgid*. A look that failed is a value (``fault``), not an exception.
+
+        :raises ValueError: *pgid* is not the number of a group: 2 to 2**31-1
+        """
+        ...
+
+    def send(self, pid: int, start_id: str, number: int) -> bool:
+        """Send signal *number* (0: only try) to that very process, by pidfd where there is one.
+
+        :returns: false when it cannot be told whether the process is the one meant; then nothing is sent
+        :raises ProcessLookupError: the process is gone, or the number belongs to another one
+        :raises PermissionError: we may not signal it
+        :raises ValueError: *pid* is not a process number, is 1, or is our own
+        """
+        ...
+
+    def send_group(self, pgid: int, number: int) -> None:
+        """Send signal *number* to whatever group has the number *pgid* now. Who that is, is for the caller to know.
+
+        :raises ProcessLookupError: no group has it
+        :raises PermissionError: we may signal none of its members
+        :raises ValueError: *pgid* is not the number of a group, or it is our own
+        """
+        ...
+
+    def send_group_of(self, handle: int, pid: int, start_id: str, number: int) -> bool:
+        """Send signal *number* (0: only try) to the group that the process behind *handle* leads or led.
+
+        Never reaches another group that got the number since, even when the process was reaped.
+
+        :param handle: from :meth:`open_handle` for *pid* and *start_id*
+        :returns: false when that cannot be done here; then nothing is sent
+        :raises ProcessLookupError: nobody is left in that group, not even a zombie
+        :raises PermissionError: we may signal none of its members
+        :raises ValueError: *pid* is not the number of a group, or it is our own
+        """
+        ...
+
 
 def validate_pid(pid: object, name: str = "pid") -> int:
     """Return *pid* if it is a process number, 1 to 2**31-1, of type int.
@@ -142,6 +199,19 @@ def validate_pid(pid: object, name: str = "pid") -> int:
     if isinstance(pid, bool) or not isinstance(pid, int) or not 1 <= pid <= MAX_PID:
         raise ValueError(f"{name} must be an integer from 1 to {MAX_PID}, not {_shown(pid)}")
     return int(pid)
+
+
+def validate_group(pgid: object, name: str = "pgid") -> int:
+    """Return *pgid* if it can be the number of a process group that somebody means: 2 to 2**31-1.
+
+    For kill(2) 0 and -1 stand for our own group and for everybody, and group 1 is that of the first process.
+
+    :param name: the parameter to name in the message
+    :raises ValueError: it is anything else
+    """
+    if isinstance(pgid, bool) or not isinstance(pgid, int) or not 2 <= pgid <= MAX_PID:
+        raise ValueError(f"{name} must be an integer from 2 to {MAX_PID}, not {_shown(pgid)}")
+    return int(pgid)
 
 
 def _shown(value: object) -> str:

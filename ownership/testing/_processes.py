@@ -4,26 +4,19 @@ from __future__ import annotations
 
 import os
 import select
-from dataclasses import dataclass, replace
+from collections.abc import Collection
+from dataclasses import replace
 from types import TracebackType
 from typing import Self
 
-from ownership._process import Identity, ProcessObservation, ProcessState, validate_pid
+from ownership._process import GroupListing, Identity, ProcessObservation, ProcessState, validate_group, validate_pid
+from ownership.testing._fake_groups import FakeGroups, FakeProcess
 
 _BOOT_ID = "00000000-0000-4000-8000-000000000001"
 _NAMESPACE = 4026531836
 
 
-@dataclass(frozen=True, slots=True)
-class _Process:
-    start_id: str
-    state: ProcessState
-    command: str | None
-    detail: str = ""
-    exists: bool | None = True
-
-
-class FakeProcessTable:
+class FakeProcessTable(FakeGroups):
     """Processes for tests: nothing here touches the system, and every number is free until it is added.
 
     The table starts with one process, the current one. Pass it wherever a ``processes=`` parameter is taken. Handles
@@ -32,12 +25,16 @@ class FakeProcessTable:
 
     :param pid: the number of the current process
     :param handles: whether :meth:`open_handle` gives descriptors, as a kernel with pidfds does
+    :param group_handles: whether these reach process groups, as since Linux 6.9
     """
 
-    def __init__(self, pid: int = 1000, *, handles: bool = True) -> None:
-        self._processes: dict[int, _Process] = {}
+    def __init__(self, pid: int = 1000, *, handles: bool = True, group_handles: bool = True) -> None:
+        super().__init__()
         self._watchers: dict[int, list[int]] = {}
         self._handles = handles
+        self._group_handles = handles and group_handles
+        self._given: dict[int, tuple[int, str]] = {}
+        self._concealed: tuple[str, frozenset[int]] = ("", frozenset())
         self._generation = 0
         self._current = pid
         self.observed: list[int] = []
@@ -78,7 +75,8 @@ class FakeProcessTable:
         if process is None:
             return ProcessObservation(pid, False, None, ProcessState.UNKNOWN)
         known = process.start_id if process.exists and not process.detail else None
-        return ProcessObservation(pid, process.exists, known, process.state, process.detail)
+        group = process.group if known else None
+        return ProcessObservation(pid, process.exists, known, process.state, process.detail, group)
 
     def open_handle(self, pid: int, start_id: str) -> int | None:
         """The read end of a pipe that gets a byte when the process ends, for the caller to close."""
@@ -93,6 +91,7 @@ class FakeProcessTable:
         self._watchers.setdefault(pid, []).append(writer)
         if process.state is ProcessState.ZOMBIE:
             self._end(pid)
+        self._given[reader] = (pid, start_id)
         return reader
 
     def has_ended(self, handle: int) -> bool:
@@ -118,17 +117,75 @@ class FakeProcessTable:
         process = self._processes.get(validate_pid(pid))
         return process.command if process is not None else None
 
+    def own_group(self) -> int | None:
+        """The group of the current process."""
+        return self._get(self._identity.pid).group
+
+    def list_group(self, pgid: int) -> GroupListing:
+        """Everybody who is in it, and what :meth:`conceal` was told."""
+        fault, hidden = self._concealed
+        shown = sorted(set(self.members_of(validate_group(pgid))) - hidden)
+        return GroupListing(tuple(self.observe(pid) for pid in shown), fault)
+
+    def send(self, pid: int, start_id: str, number: int) -> bool:
+        """Deliver a signal to that very process; see :meth:`add` for what it does."""
+        if validate_pid(pid) in (1, self._identity.pid):
+            raise ValueError(f"pid must be that of another process, not {pid}")
+        self.tell(number)
+        process = self._processes.get(pid)
+        if process is not None and (process.detail or not process.exists):
+            return False
+        meant = process is not None and process.start_id == start_id
+        self.deliver("process", pid, number, [pid] if meant else [], f"no process {pid} with start id {start_id}")
+        return True
+
+    def send_group(self, pgid: int, number: int) -> None:
+        """Deliver a signal to whoever is in the group *pgid* now."""
+        self._require_other_group(pgid)
+        self.tell(number)
+        self.deliver("group", pgid, number, list(self.members_of(pgid)), f"no group {pgid}")
+
+    def send_group_of(self, handle: int, pid: int, start_id: str, number: int) -> bool:
+        """Deliver a signal to the group that the process behind *handle* founded, if handles do that here."""
+        self._require_other_group(pid)
+        if not self._group_handles or self._given.get(handle) != (pid, start_id):
+            return False
+        self.tell(number)
+        self.deliver("group", pid, number, list(self.members_of(pid, start_id)), f"no group of {start_id}")
+        return True
+
+    def _require_other_group(self, pgid: int) -> None:
+        if validate_group(pgid) == self.own_group():
+            raise ValueError(f"pgid must be that of another process group, {pgid} is our own")
+
     # what happens to processes
 
     def become(self, identity: Identity) -> None:
         """Make *identity* the current process, running. ``dataclasses.replace`` varies what :meth:`current` gives."""
         self._identity = identity
-        self._processes[identity.pid] = _Process(identity.start_id, ProcessState.RUNNING, identity.command)
+        process = FakeProcess(identity.start_id, ProcessState.RUNNING, identity.command)
+        self._processes[identity.pid] = replace(process, group=identity.pid, led_by=identity.start_id)
 
-    def add(self, pid: int, *, start_id: str | None = None, command: str | None = None) -> str:
+    def add(
+        self,
+        pid: int,
+        *,
+        start_id: str | None = None,
+        command: str | None = None,
+        group: int | None = None,
+        ignores: Collection[int] = (),
+        lingers: bool = False,
+        forbidden: bool = False,
+    ) -> str:
         """A running process gets the free number *pid*.
 
+        It ends when it gets a signal, except SIGCONT; while it is stopped only by SIGKILL, but see *ignores*.
+
         :param start_id: by default one that no process of this table had before
+        :param group: its process group, by default one of its own
+        :param ignores: signals that do nothing to it, SIGKILL not excepted: some wait for a device for ever
+        :param lingers: it becomes a zombie when a signal ends it, else it is reaped at once
+        :param forbidden: it belongs to another account, signals to it are refused
         :returns: its start id
         :raises ValueError: the number is not free
         """
@@ -138,8 +195,33 @@ class FakeProcessTable:
         self._generation += 1
         if start_id is None:
             start_id = f"linux:{_BOOT_ID}:{100 * self._generation}:4026531834:{self._generation}"
-        self._processes[pid] = _Process(start_id, ProcessState.RUNNING, command)
+        group = pid if group is None else group
+        founders = [self._processes[one].led_by for one in self.members_of(group)]
+        self._processes[pid] = FakeProcess(
+            start_id,
+            ProcessState.RUNNING,
+            command,
+            group=group,
+            led_by=start_id if group == pid else (founders or [""])[0],
+            ignores=frozenset(ignores),
+            lingers=lingers,
+            forbidden=forbidden,
+        )
         return start_id
+
+    def set_group(self, pid: int, group: int) -> None:
+        """The process moves to another group, as by setpgid(2); to one of its own if that is its number."""
+        one = self._get(pid)
+        founders = [self._processes[member].led_by for member in self.members_of(group)]
+        founder = one.start_id if group == pid else (founders or [""])[0]
+        self._processes[pid] = replace(one, group=group, led_by=founder)
+
+    def conceal(self, fault: str = "/proc: hidden", hidden: Collection[int] = ()) -> None:
+        """From now on listings of groups may lack somebody, for the reason *fault*, and do lack those of *hidden*.
+
+        An empty reason: they are complete again.
+        """
+        self._concealed = (fault, frozenset(hidden if fault else ()))
 
     def kill(self, pid: int) -> None:
         """The process ends and is reaped: its number is free."""
@@ -173,13 +255,13 @@ class FakeProcessTable:
     def fail(self, pid: int, detail: str = "/proc: Too many open files", *, exists: bool | None = None) -> None:
         """From now on probes of *pid* fail: whether it exists is *exists*, everything else unknown."""
         self._processes[pid] = replace(
-            self._processes.get(pid, _Process("", ProcessState.UNKNOWN, None)),
+            self._processes.get(pid, FakeProcess("", ProcessState.UNKNOWN, None)),
             state=ProcessState.UNKNOWN,
             exists=exists,
             detail=detail,
         )
 
-    def _get(self, pid: int) -> _Process:
+    def _get(self, pid: int) -> FakeProcess:
         if pid not in self._processes:
             raise ValueError(f"pid must be that of a process of this table, not {pid}")
         return self._processes[pid]
