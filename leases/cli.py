@@ -25,6 +25,7 @@ _COMMANDS = {
     "wait": "wait",
     "reclaim": "reclaim",
     "break": "break_",
+    "stop": "stop",
     "schema": "schema",
 }
 

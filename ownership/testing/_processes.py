@@ -122,10 +122,10 @@ class FakeProcessTable(FakeGroups):
         return self._get(self._identity.pid).group
 
     def list_group(self, pgid: int) -> GroupListing:
-        """Everybody who is in it, and what :meth:`conceal` was told."""
+        """Everybody who is in it, and what :meth:`conceal` was told. That nobody is in it cannot be concealed."""
         fault, hidden = self._concealed
-        shown = sorted(set(self.members_of(validate_group(pgid))) - hidden)
-        return GroupListing(tuple(self.observe(pid) for pid in shown), fault)
+        members = set(self.members_of(validate_group(pgid)))
+        return GroupListing(tuple(self.observe(pid) for pid in sorted(members - hidden)), fault if members else "")
 
     def send(self, pid: int, start_id: str, number: int) -> bool:
         """Deliver a signal to that very process; see :meth:`add` for what it does."""

@@ -44,6 +44,7 @@ class Process:
     hidden: int = 0
     reaped: bool = False
     cmdline: bytes = b"sleep\x0060\x00"
+    group: int = 1
 
     @property
     def ended(self) -> bool:
@@ -172,7 +173,20 @@ class Machine(Kernel):
             leader = int(number)
         state, flags = process.threads[leader]
         if path == "stat":
-            fields = [state, 1, 1, 1, 0, -1, flags, *[0] * 10, len(process.threads), 0, process.ticks, *[0] * 30]
+            fields = [
+                state,
+                1,
+                process.group,
+                1,
+                0,
+                -1,
+                flags,
+                *[0] * 10,
+                len(process.threads),
+                0,
+                process.ticks,
+                *[0] * 30,
+            ]
             return f"{leader} ({process.title}) {' '.join(map(str, fields))}\n".encode()
         if path == "status":
             group = next(pid for pid, other in self.processes.items() if other.inode == process.inode)
