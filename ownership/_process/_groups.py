@@ -5,10 +5,13 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from ownership._process._kernel import DIRECTORY, Kernel, read_file
 from ownership._process._procfs import VANISHED, ProcView, conceals, parse_stat
 from ownership._process._types import GroupListing, ProcessObservation, ProcessState
+
+_LOOKS = 8
 
 
 def is_empty_group(kernel: Kernel, pgid: int) -> bool:
@@ -20,12 +23,36 @@ def is_empty_group(kernel: Kernel, pgid: int) -> bool:
     return False
 
 
-class GroupReader:
-    """Lists process groups.
+@dataclass(slots=True)
+class _Scan:
+    """One pass over all processes.
 
-    A process that is forked while the others are looked at may have a number that was passed already. So nobody alive
-    is found twice in a row before nobody is alive. Not guaranteed: that a chain of processes, each of which starts the
-    next and ends, is caught while the numbers wrap around.
+    :ivar members: of the group, zombies included
+    :ivar read: numbers of those that were found out of the group, or zombies in it: they start nobody who is in it
+    :ivar vanished: numbers of those that were gone before they could be looked at
+    :ivar fault: why somebody may have been missed
+    """
+
+    members: list[ProcessObservation] = field(default_factory=list)
+    read: set[int] = field(default_factory=set)
+    vanished: set[int] = field(default_factory=set)
+    fault: str = ""
+
+    @property
+    def conclusive(self) -> bool:
+        """Nothing more is learned by another pass: somebody lives, or cannot be looked at."""
+        return bool(self.fault) or any(one.state is not ProcessState.ZOMBIE for one in self.members)
+
+    def settles(self, known: set[int]) -> bool:
+        """Whether everybody is a zombie, and was one before this pass began; *known* is what was read before it.
+
+        A member that was alive when the numbers were listed may have started another one and ended since.
+        """
+        return bool(self.members) and {one.pid for one in self.members} | self.vanished <= known
+
+
+class GroupReader:
+    """Lists process groups. That nobody lives in one is said only after a look at all that could have missed nobody.
 
     :param view: what ``/proc`` is to us
     :param observe: one full-strength look at a process
@@ -45,37 +72,55 @@ class GroupReader:
 
     def members(self, pgid: int) -> GroupListing:
         """See :meth:`ProcessTable.list_group`."""
-        listing = GroupListing()
-        for _ in range(2):
+        known: set[int] = set()
+        for _ in range(_LOOKS):
             if is_empty_group(self._kernel, pgid):
                 return GroupListing()
-            listing = self._look(pgid)
-            if any(member.state is not ProcessState.ZOMBIE for member in listing.members):
-                break
-        return listing
+            scan = self._scan(pgid)
+            if scan.conclusive or scan.settles(known):
+                return GroupListing(tuple(scan.members), scan.fault)
+            known |= scan.read
+        hidden = (
+            "its members come and go at every look" if scan.members or scan.vanished else "its members are not shown"
+        )
+        return GroupListing(tuple(scan.members), f"{self._proc}: {hidden}")
 
-    def _look(self, pgid: int) -> GroupListing:
-        members: list[ProcessObservation] = []
+    def _scan(self, pgid: int) -> _Scan:
+        scan = _Scan()
         try:
             if not self._view().usable:
-                return GroupListing(fault=f"{self._proc} is not that of our pid namespace")
-            fault = conceals(self._kernel, self._proc)
+                return _Scan(fault=f"{self._proc} is not that of our pid namespace")
+            scan.fault = conceals(self._kernel, self._proc)
             for pid in self._processes():
                 try:
-                    if self._group(pid) == pgid and (member := self._member(pid, pgid)) is not None:
-                        members.append(member)
+                    self._classify(pid, pgid, scan)
                 except (OSError, ValueError) as error:
-                    fault = fault or self._explain(error)
+                    scan.fault = scan.fault or self._explain(error)
         except (OSError, ValueError) as error:
-            fault = self._explain(error)
-        return GroupListing(tuple(members), fault)
+            scan.fault = self._explain(error)
+        scan.members.sort(key=lambda one: one.pid)
+        return scan
 
     def _processes(self) -> list[int]:
+        """All numbers, the youngest first as a rule: they are the most likely to be gone soon."""
         directory = self._kernel.open(self._proc, DIRECTORY)
         try:
-            return [int(name) for name in self._kernel.listdir(directory) if name.isdigit()]
+            return sorted((int(name) for name in self._kernel.listdir(directory) if name.isdigit()), reverse=True)
         finally:
             self._kernel.close(directory)
+
+    def _classify(self, pid: int, pgid: int, scan: _Scan) -> None:
+        """:raises OSError: *pid* cannot be read; also ValueError, for a line that is none"""
+        group = self._group(pid)
+        seen = self._observe(pid) if group == pgid else None
+        if group is None or (seen is not None and seen.exists is False):
+            scan.vanished.add(pid)
+        elif seen is None or seen.group not in (pgid, None):
+            scan.read.add(pid)
+        else:
+            scan.members.append(seen)
+            if seen.state is ProcessState.ZOMBIE:
+                scan.read.add(pid)
 
     def _group(self, pid: int) -> int | None:
         """The group of *pid*, ``None`` when it is gone.
@@ -89,10 +134,6 @@ class GroupReader:
             if error.errno in VANISHED:
                 return None
             raise
-
-    def _member(self, pid: int, pgid: int) -> ProcessObservation | None:
-        seen = self._observe(pid)
-        return None if seen.exists is False or seen.group not in (pgid, None) else seen
 
     def _explain(self, error: OSError | ValueError) -> str:
         if not isinstance(error, OSError):

@@ -152,16 +152,67 @@ def test_one_whose_number_is_given_to_a_stranger_meanwhile_is_no_member(machine:
 
 
 def test_a_child_with_a_number_that_was_passed_already_is_found(machine: Groups, table: LinuxProcesses) -> None:
-    """Its parent forks it and ends while the others are looked at: nobody alive was seen, so they are looked at again."""
+    """Its parent forks it and ends while the others are looked at: nobody alive was seen, so there is a second look."""
     machine.processes[PEER].threads = {PEER: ("Z", 0)}
 
     def fork_and_end() -> None:
         machine.processes[CHILD].threads = {CHILD: ("Z", 0)}
         machine.add(150, 44, group=PEER)
 
-    machine.hooks[f"open {'/proc'}/{CHILD}/stat"] = fork_and_end
-    alive = [one.pid for one in table.list_group(PEER).members if one.state is not ProcessState.ZOMBIE]
-    assert alive == [150]
+    machine.hooks[f"open /proc/{CHILD}/stat"] = fork_and_end
+    assert living(table) == [150]
+
+
+def living(table: LinuxProcesses) -> list[int]:
+    return [one.pid for one in table.list_group(PEER).members if one.state is not ProcessState.ZOMBIE]
+
+
+@pytest.mark.parametrize("call", [f"open /proc/{CHILD}/stat", f"pidfd_open {CHILD}"])
+def test_a_member_that_left_a_successor_and_was_reaped_is_not_overlooked(
+    machine: Groups, table: LinuxProcesses, call: str
+) -> None:
+    machine.processes[PEER].threads = {PEER: ("Z", 0)}
+
+    def succeed() -> None:
+        machine.reap(CHILD)
+        machine.add(250, 44, group=PEER)
+
+    machine.hooks[call] = succeed
+    assert living(table) == [250]
+
+
+def test_members_that_come_and_go_at_every_look_count_as_live(machine: Groups, table: LinuxProcesses) -> None:
+    """Each starts the next and ends before it is looked at."""
+    machine.processes[PEER].threads = {PEER: ("Z", 0)}
+    pids = iter(range(CHILD, CHILD + 90))
+
+    def succeed() -> None:
+        pid = next(pids)
+        machine.reap(pid)
+        machine.add(pid + 1, 1000 + pid, group=PEER)
+        machine.hooks[f"open /proc/{pid + 1}/stat"] = succeed
+
+    machine.hooks[f"open /proc/{CHILD}/stat"] = succeed
+    listing = table.list_group(PEER)
+    assert "come and go" in listing.fault
+    assert [one.pid for one in listing.members] == [PEER]
+
+
+def test_a_group_that_exists_but_shows_no_member_cannot_be_listed(machine: Groups, table: LinuxProcesses) -> None:
+    """Its members live in a pid namespace around ours, for instance."""
+    for pid in (PEER, CHILD):
+        machine.processes[pid].hidden = errno.ENOENT
+    assert "not shown" in table.list_group(PEER).fault
+
+
+def test_strangers_that_come_and_go_do_not_keep_a_group_of_zombies_alive(
+    machine: Groups, table: LinuxProcesses
+) -> None:
+    for pid in (PEER, CHILD):
+        machine.processes[pid].threads = {pid: ("Z", 0)}
+    machine.hooks[f"open /proc/{CHILD}/stat"] = lambda: machine.reap(STRANGER)
+    listing = table.list_group(PEER)
+    assert ([one.pid for one in listing.members], listing.fault) == ([PEER, CHILD], "")
 
 
 @pytest.mark.parametrize("number", [errno.EMFILE, errno.ENOMEM, errno.EIO, errno.EACCES, errno.EPERM])
