@@ -147,6 +147,78 @@ def test_misuse_of_the_fake_is_told_at_once() -> None:
         table.observe(0)
 
 
+def test_signals_end_stop_and_continue_processes_as_they_would() -> None:
+    with FakeProcessTable() as table:
+        start_id = table.add(7)
+        table.stop(7)
+        assert table.send(7, start_id, signal.SIGTERM)
+        assert table.observe(7).state is ProcessState.STOPPED
+        assert table.send(7, start_id, signal.SIGCONT)  # now it meets the signal that came before
+        assert table.observe(7).exists is False
+        start_id = table.add(7, ignores=[signal.SIGTERM], lingers=True)
+        assert table.send(7, start_id, signal.SIGTERM)
+        assert table.observe(7).state is ProcessState.RUNNING
+        assert table.send(7, start_id, signal.SIGKILL)
+        assert table.observe(7).state is ProcessState.ZOMBIE
+        assert table.send(7, start_id, 0)
+        assert [number for _, _, number in table.signals] == [15, 18, 15, 9]
+
+
+def test_a_signal_reaches_the_process_that_is_meant_or_nobody() -> None:
+    with FakeProcessTable() as table:
+        start_id = table.add(7)
+        table.reuse(7)
+        with pytest.raises(ProcessLookupError):
+            table.send(7, start_id, signal.SIGTERM)
+        table.fail(7, exists=True)
+        assert table.send(7, start_id, signal.SIGTERM) is False
+        table.add(8, forbidden=True)
+        with pytest.raises(PermissionError):
+            table.send(8, str(table.observe(8).start_id), 0)
+        for pid in (0, 1, 1000):
+            with pytest.raises(ValueError, match="pid must be"):
+                table.send(pid, start_id, signal.SIGTERM)
+        assert table.signals == []
+
+
+def test_groups_have_members_and_are_signalled_whole() -> None:
+    with FakeProcessTable() as table:
+        leader = table.add(7)
+        table.add(8, group=7)
+        table.add(9)
+        assert table.own_group() == 1000
+        assert [one.pid for one in table.list_group(7).members] == [7, 8]
+        assert table.list_group(7).fault == table.list_group(50).fault == ""
+        table.conceal("no /proc", hidden=[8])
+        assert ([one.pid for one in table.list_group(7).members], table.list_group(7).fault) == ([7], "no /proc")
+        handle = table.open_handle(7, leader)
+        assert handle is not None
+        table.kill(7)
+        assert table.send_group_of(handle, 7, leader, signal.SIGTERM)  # led by one that is gone
+        assert table.observe(8).exists is False
+        table.add(7)
+        with pytest.raises(ProcessLookupError):
+            table.send_group_of(handle, 7, leader, signal.SIGTERM)
+        table.send_group(7, signal.SIGKILL)
+        with pytest.raises(ProcessLookupError):
+            table.send_group(7, signal.SIGKILL)
+        for pgid in (0, 1, 1000):
+            with pytest.raises(ValueError, match="pgid must be"):
+                table.send_group(pgid, signal.SIGTERM)
+        assert table.signals == [("group", 7, signal.SIGTERM), ("group", 7, signal.SIGKILL)]
+        os.close(handle)
+
+
+def test_handles_of_older_kernels_reach_no_groups() -> None:
+    with FakeProcessTable(group_handles=False) as table:
+        leader = table.add(7)
+        handle = table.open_handle(7, leader)
+        assert handle is not None
+        assert table.send_group_of(handle, 7, leader, signal.SIGTERM) is False
+        assert table.observe(7).exists
+        os.close(handle)
+
+
 # the real ones
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import os
+import signal
 import threading
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, assert_type
+from typing import Any, Literal, assert_type
 
 import ownership
 from ownership import testing
@@ -99,6 +101,26 @@ def processes(pid: int) -> None:
     assert_type(ownership.is_zombie(pid), bool)
     assert_type(ownership.is_stopped(pid), bool)
     assert_type(ownership.start_id(pid), str | None)
+    assert_type(ownership.group_has_live_member(pid), bool)
+    assert_type(ownership.signal_group_if_held(pid, signal.SIGTERM), bool)
+
+
+def stop(ref: ownership.OwnerRef, record: ownership.OwnerRecord, owner: ownership.OwnerIdentity) -> None:
+    report = ownership.stop(ref)
+    assert_type(report, ownership.StopReport)
+    assert_type(report.scope, Literal["group", "process"])
+    assert_type(report.signalled, tuple[ownership.SentSignal, ...])
+    assert_type(report.survivors, tuple[ownership.Survivor, ...])
+    assert_type(report.gone, bool)
+    for one in report.signalled:
+        assert_type((one.when, one.signal, one.number), tuple[dt.datetime, str, int])
+    clock, table = testing.FakeClock(), testing.FakeProcessTable()
+    try:
+        ownership.stop(record, 5.0, clock=clock, processes=table)
+        ownership.stop(owner, grace=5.0)
+    except ownership.StopTimeoutError as error:
+        assert_type(error.survivors, tuple[ownership.Survivor, ...])
+        assert_type(error.report, ownership.StopReport)
 
 
 def errors(path: Path) -> int:
