@@ -160,13 +160,13 @@ def json_targets(heir: Any) -> Any:
 
 def test_a_directory_that_was_replaced_under_the_same_spelling_is_noticed(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
-    with ownership.acquire(tmp_path / "a" / "x") as old:
+    with ownership.acquire(tmp_path / "a" / "old") as old:
         (tmp_path / "a").rename(tmp_path / "b")
         (tmp_path / "a").symlink_to("c")
         (tmp_path / "c").mkdir()
         with ownership.acquire(tmp_path / "a" / "x") as new:
             assert new.path == tmp_path / "c" / "x"
-        assert old.path == tmp_path / "a" / "x"
+        assert old.path == tmp_path / "a" / "old"
         (tmp_path / "a").unlink()
         (tmp_path / "b").rename(tmp_path / "a")
         old.verify()
