@@ -2,4 +2,9 @@
 
 from __future__ import annotations
 
-__all__: list[str] = []
+from ownership import FrozenWait, release_if_frozen
+
+__all__ = [
+    "FrozenWait",
+    "release_if_frozen",
+]

@@ -21,6 +21,7 @@ from ownership._errors import (
     UnsupportedRecordError,
 )
 from ownership._fence import Fence
+from ownership._frozen_wait import FrozenWait, release_if_frozen
 from ownership._group import group_has_live_member, signal_group_if_held
 from ownership._handover import Heir
 from ownership._inspect import Inspection, Running, find, inspect, inspect_all, running, wait
@@ -42,6 +43,7 @@ __all__ = [
     "ContentionError",
     "Fence",
     "FenceTrippedError",
+    "FrozenWait",
     "GuardTimeoutError",
     "HandoverError",
     "Heir",
@@ -79,6 +81,7 @@ __all__ = [
     "named",
     "reclaim",
     "reclaim_all",
+    "release_if_frozen",
     "running",
     "schema",
     "signal_group_if_held",

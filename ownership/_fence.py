@@ -71,7 +71,7 @@ class Fence:
             self._sentry.listeners.append(lambda: call(on_trip))
         self._sentry.look()
         if self._sentry.loss is None:
-            _keeper.KEEPER.attend(self._sentry, float(poll_interval))
+            _keeper.KEEPER.attend(self._sentry, float(poll_interval), ref.resource)
 
     # -- facts
 

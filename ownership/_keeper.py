@@ -17,11 +17,10 @@ from ownership import _fork
 from ownership._callbacks import CALLBACKS
 from ownership._errors import OwnershipError, explained
 from ownership._holding import Holding, State
-from ownership._patrol import Patrol
+from ownership._patrol import Patrol, Watchman
 from ownership._pinned import DirectoryChanged
 from ownership._place import Place, forget, forget_unused, places
 from ownership._rounds import Rounds
-from ownership._sentry import Sentry
 
 TICK = 0.25  # seconds between two looks at what is owned
 _IDLE = 2.0  # seconds a witness stays after its process owned anything in that directory
@@ -70,21 +69,22 @@ class Keeper:
         self.fresh.discard(holding)
         holding.parts = [part.ended() for part in holding.parts]  # another thread may be looking at the old ones
 
-    def attend(self, sentry: Sentry, interval: float) -> None:
-        """Look at *sentry*'s owner every *interval* seconds from now on, until it is dismissed or trips.
+    def attend(self, watchman: Watchman, interval: float, path: str) -> None:
+        """Send *watchman* every *interval* seconds from now on, until it is dismissed or over.
 
+        :param path: what it is about, for errors
         :raises OSError: the thread cannot be started
         """
-        self._patrol.add(sentry, interval)
+        self._patrol.add(watchman, interval)
         try:
-            self._ensure_thread(sentry.resource.path)
+            self._ensure_thread(path)
         except BaseException:
-            self._patrol.remove(sentry)
+            self._patrol.remove(watchman)
             raise
         self._wake.set()
 
-    def dismiss(self, sentry: Sentry) -> None:
-        self._patrol.remove(sentry)
+    def dismiss(self, watchman: Watchman) -> None:
+        self._patrol.remove(watchman)
 
     def tidy(self) -> None:
         """A call that owns nothing is over: keep no directory open for it."""

@@ -7,33 +7,55 @@ import math
 import select
 import threading
 import time
-
-from ownership._sentry import Sentry
+from typing import Protocol
 
 log = logging.getLogger("ownership")
 
 
+class Watchman(Protocol):
+    """Something that looks at a process every now and then."""
+
+    last_error: Exception | None
+
+    @property
+    def handle(self) -> int:
+        """A descriptor that becomes readable when a look is called for, -1 without one."""
+        ...
+
+    @property
+    def over(self) -> bool:
+        """Nothing is left to be looked at."""
+        ...
+
+    def look(self, *, hinted: bool = False) -> None:
+        """Look now.
+
+        :param hinted: the handle has become readable
+        """
+        ...
+
+
 class Patrol:
-    """Every sentry of this process, looked at by one thread, whatever their number."""
+    """Every watchman of this process is sent by one thread, whatever their number."""
 
     def __init__(self) -> None:
         self._mutex = threading.Lock()
-        self._intervals: dict[Sentry, float] = {}
-        self._due: dict[Sentry, float] = {}
+        self._intervals: dict[Watchman, float] = {}
+        self._due: dict[Watchman, float] = {}
 
     def __len__(self) -> int:
         return len(self._intervals)
 
-    def add(self, sentry: Sentry, interval: float) -> None:
-        """Look at *sentry* every *interval* seconds. Those of one interval are looked at together."""
+    def add(self, watchman: Watchman, interval: float) -> None:
+        """Look at *watchman* every *interval* seconds. Those of one interval are looked at together."""
         with self._mutex:
-            self._intervals[sentry] = interval
-            self._due[sentry] = _next(time.monotonic(), interval)
+            self._intervals[watchman] = interval
+            self._due[watchman] = _next(time.monotonic(), interval)
 
-    def remove(self, sentry: Sentry) -> None:
+    def remove(self, watchman: Watchman) -> None:
         with self._mutex:
-            self._intervals.pop(sentry, None)
-            self._due.pop(sentry, None)
+            self._intervals.pop(watchman, None)
+            self._due.pop(watchman, None)
 
     def wait(self, until: float) -> None:
         """Until then, look at whatever is due or seems to have ended.
@@ -51,17 +73,17 @@ class Patrol:
 
     def _walk(self, now: float) -> None:
         with self._mutex:
-            due = [sentry for sentry, at in self._due.items() if at <= now]
-        for sentry in due:
-            self._look(sentry, hinted=False)
+            due = [watchman for watchman, at in self._due.items() if at <= now]
+        for watchman in due:
+            self._look(watchman, hinted=False)
             with self._mutex:
-                if sentry in self._intervals:
-                    self._due[sentry] = _next(time.monotonic(), self._intervals[sentry])
+                if watchman in self._intervals:
+                    self._due[watchman] = _next(time.monotonic(), self._intervals[watchman])
 
     def _watch(self, seconds: float) -> None:
         """Wait; whoever's owner seems to have ended meanwhile is looked at, once until its next round."""
         with self._mutex:
-            handles = {sentry.handle: sentry for sentry in self._intervals if sentry.handle >= 0}
+            handles = {watchman.handle: watchman for watchman in self._intervals if watchman.handle >= 0}
         if not handles:
             time.sleep(seconds)
             return
@@ -78,14 +100,14 @@ class Patrol:
                 return
         time.sleep(max(0.0, deadline - time.monotonic()))
 
-    def _look(self, sentry: Sentry, *, hinted: bool) -> None:
+    def _look(self, watchman: Watchman, *, hinted: bool) -> None:
         try:
-            sentry.look(hinted=hinted)
+            watchman.look(hinted=hinted)
         except Exception as error:  # one must not keep the others from being looked at
-            sentry.last_error = error
-            log.exception("a fence goes on after an error about %s", sentry.resource.shown)
-        if sentry.loss is not None or sentry.closed:
-            self.remove(sentry)
+            watchman.last_error = error
+            log.exception("%r goes on after an error", watchman)
+        if watchman.over:
+            self.remove(watchman)
 
 
 def _next(now: float, interval: float) -> float:

@@ -70,6 +70,13 @@ class Sentry:
     def handle(self) -> int:
         return self._pulse.handle if self._pulse is not None else -1
 
+    @property
+    def over(self) -> bool:
+        return self.loss is not None or self.closed
+
+    def __repr__(self) -> str:
+        return f"a fence over the owner of {self.resource.shown}"
+
     def look(self, *, hinted: bool = False, full: bool = False) -> None:
         """One round. Never raises what may pass.
 
