@@ -113,13 +113,15 @@ class _Stopping:
         if owner.instance_id == me.instance_id or is_our_process(owner, me):
             raise ValueError(f"ref must name another process, pid {me.pid} is this one")
         if not same_namespace(owner, me):
-            raise self._refused(judge(owner, Observation(witness=_OUT_OF_REACH), Self(me)))
+            judgement = judge(owner, Observation(witness=_OUT_OF_REACH), Self(me))
+            raise self._refused(judgement, "stop it where it runs")
         target = Target(owner, self._processes, self._hold)  # before anything else: it may go at any moment
         judgement = judge(owner, Observation(process=self._processes.observe(owner.pid)), Self(me))
         if judgement.verdict is Verdict.UNKNOWN:
-            raise self._refused(judgement)
+            raise self._refused(judgement, f"look whether it is: ps -o pid,lstart,user,args -p {owner.pid}")
         if owner.pid == 1 and not judgement.verdict.is_dead:
-            raise self._refused(Judgement(judgement.verdict, "pid 1 is never signalled"))
+            never = Judgement(judgement.verdict, "pid 1 is never signalled")
+            raise self._refused(never, "end its pid namespace by what made it: stop the container, shut down")
         try:
             target.may_signal_owner()
         except PermissionError as error:
@@ -191,11 +193,12 @@ class _Stopping:
         of = f" of {printable(self._resource)}" if self._resource else ""
         return f"the owner{of}, {describe(self._owner)}"
 
-    def _refused(self, judgement: Judgement) -> AlreadyOwnedError:
-        token = self._ref.token if isinstance(self._ref, OwnerRef | OwnerRecord) else None
-        hint = "stop it where it runs"
-        if token is not None and self._resource:
-            hint += f"; if you know that it is gone: leasectl break {quoted(self._resource)} --token {token}"
+    def _refused(self, judgement: Judgement, way_out: str) -> AlreadyOwnedError:
+        ref = self._ref
+        if isinstance(ref, OwnerRef) and judgement.verdict is Verdict.UNKNOWN:
+            where = f"--registry {quoted(ref.registry)} " if ref.registry is not None else ""
+            where += quoted(ref.resource)
+            way_out += f"; if you know that it is gone: leasectl break {where} --token {ref.token}"
         return AlreadyOwnedError(
             f"{self._who()}, was not signalled: {judgement.verdict.value}, {judgement.reason}; "
             f"start id {printable(self._owner.start_id)}; instance {self._owner.instance_id}",
@@ -204,7 +207,7 @@ class _Stopping:
             owner=self._owner,
             verdict=judgement.verdict,
             reason=judgement.reason,
-            hint=hint,
+            hint=way_out,
         )
 
     def _denied(self, error: PermissionError) -> OSError:
@@ -213,7 +216,7 @@ class _Stopping:
         return explained(PermissionError(error.errno or errno.EPERM, fact), self._resource, hint)
 
     def _survived(self, report: StopReport, remains: Remains) -> StopTimeoutError:
-        left = ", ".join(f"pid {one.pid} ({one.state})" for one in report.survivors[:_NAMED])
+        left = ", ".join(f"pid {one.pid} ({one.detail or one.state.value})" for one in remains.alive[:_NAMED])
         if len(report.survivors) > _NAMED:
             left += f" and {len(report.survivors) - _NAMED} more"
         if remains.fault:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import click
@@ -11,7 +12,16 @@ from leases.commands._facts import as_data, refusal, remedy
 from leases.commands._failure import FAILED, facts, report
 from leases.commands._options import PATH, arguments, common, seconds
 from leases.commands._output import printable, say, shown, write, write_json
-from ownership import AlreadyOwnedError, Inspection, StopReport, StopTimeoutError, Verdict, inspect
+from ownership import (
+    AlreadyOwnedError,
+    Inspection,
+    OwnerIdentity,
+    OwnerRef,
+    StopReport,
+    StopTimeoutError,
+    Verdict,
+    inspect,
+)
 
 
 @click.command("stop")
@@ -47,19 +57,14 @@ def command(path: str, grace: float, registry: str | None, as_json: bool) -> int
         one = inspect(path, registry=registry)
         if one.verdict is Verdict.FREE:
             return _nobody(one, registry, as_json)
-        owner = one.ref or one.record or one.owner
-        if owner is None:
-            raise refusal(one, registry)
         try:
-            done = ownership.stop(owner, grace)
+            done = ownership.stop(_owner(one, registry), grace)
         except AlreadyOwnedError:
             if one.verdict.is_dead:  # proven by its witness, from another pid namespace
                 return _nobody(one, registry, as_json)
             raise
-        except StopTimeoutError as error:
-            return _survived(error, as_json)
-        except PermissionError as error:
-            return report(error, as_json=as_json, code=FAILED)
+        except (StopTimeoutError, PermissionError) as error:
+            return _failed(error, one, as_json)
     if not done.signalled:
         return _nobody(one, registry, as_json)
     if as_json:
@@ -71,6 +76,21 @@ def command(path: str, grace: float, registry: str | None, as_json: bool) -> int
         write(f"stopped {shown(one.resource)}: {who} {what} after {done.took:.2f} s")
         _write_signals(done)
     return 0
+
+
+def _owner(one: Inspection, registry: str | None) -> OwnerRef | OwnerIdentity:
+    """The owner that was found, whatever its record calls the resource.
+
+    :raises AlreadyOwnedError: nobody knows who it is
+    """
+    where = None if registry is None else os.path.abspath(registry)
+    if one.record is not None:
+        return OwnerRef.of(os.fspath(one.resource), one.record, where)
+    if one.owner is None:
+        raise refusal(one, registry)
+    if one.token < 1:
+        return one.owner
+    return OwnerRef(resource=os.fspath(one.resource), registry=where, token=one.token, owner=one.owner)
 
 
 def _pid(one: Inspection) -> int | None:
@@ -85,19 +105,24 @@ def _nobody(one: Inspection, registry: str | None, as_json: bool) -> int:
     elif one.verdict is Verdict.FREE:
         say(f"nobody owns {shown(one.resource)}, nobody to stop")
     else:
-        who = f"{shown(one.resource)}: pid {_pid(one)}: {one.verdict.value}, {one.reason}"
-        say(f"nobody to stop: {who}", remedy(one, registry))
+        fact = f"{one.verdict.value}, {one.reason}" if one.verdict.is_dead else "it has just ended by itself"
+        say(f"nobody to stop: {shown(one.resource)}: pid {_pid(one)}: {fact}", remedy(one, registry))
     return 0
 
 
-def _survived(error: StopTimeoutError, as_json: bool) -> int:
+def _failed(error: StopTimeoutError | PermissionError, one: Inspection, as_json: bool) -> int:
+    """What was sent all the same, and who is left."""
+    done = error.report if isinstance(error, StopTimeoutError) else None
     if as_json:
-        write_json({**facts(error, error.exit_code), "stopped": False, **_as_data(error.report)})
-        return error.exit_code
-    _write_signals(error.report)
-    for one in error.survivors:
-        write(f"  left: pid {one.pid}  {one.state}  {printable(one.command or '-')}")
-    return report(error, as_json=False)
+        told = {**facts(error, FAILED), "pid": _pid(one), "stopped": False}
+        write_json({**told, **(_as_data(done) if done else {"signalled": [], "gone": False})})
+    else:
+        if done is not None:
+            _write_signals(done)
+            for left in done.survivors:
+                write(f"  left: pid {left.pid}  {left.state}  {printable(left.command or '-')}")
+        report(error, as_json=False)
+    return FAILED
 
 
 def _write_signals(done: StopReport) -> None:

@@ -6,6 +6,7 @@ one without pidfds.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import signal
@@ -229,6 +230,55 @@ def test_a_group_number_that_is_reused_while_the_leaders_pidfd_is_held_is_out_of
                 assert ownership.group_has_live_member(group.pid)
         finally:
             os.close(handle)
+
+
+class Interrupted(Kernel):
+    """Between the last look and the first real signal something happens."""
+
+    def __init__(self, happens: Callable[[], None]) -> None:
+        self._happens = [happens]
+
+    def pidfd_send_signal(self, pidfd: int, number: int, flags: int) -> None:
+        if number and self._happens:
+            self._happens.pop()()
+        super().pidfd_send_signal(pidfd, number, flags)
+
+
+@pytest.mark.parametrize("words", [(), ("brief",)], ids=["led", "leaderless"])
+@pytest.mark.parametrize("ours", [False, True], ids=["group", "process"])
+def test_a_number_that_is_reused_between_the_look_and_the_signal_is_safe(words: tuple[str, ...], ours: bool) -> None:
+    """The signal finds nobody, as the leader's pidfd leads to the group that was, or to the process."""
+    with contextlib.ExitStack() as stack:
+        group = stack.enter_context(family(start_new_session=not ours))
+        strangers = []
+
+        def recycle() -> None:
+            group.process.kill()
+            group.reap()
+            stranger = stack.enter_context(family(2, *words, pid=group.pid))
+            if words:
+                stranger.reap()
+            strangers.append(stranger)
+
+        report = ownership.stop(named(group.pid), processes=LinuxProcesses(kernel=Interrupted(recycle)))
+        assert (report.gone, report.signalled) == (True, ())
+        (stranger,) = strangers
+        assert stranger.living == stranger.children
+        assert words or ownership.is_alive(stranger.pid)
+
+
+def test_a_group_that_is_emptied_between_the_look_and_the_signal_is_gone() -> None:
+    with family(2) as group:
+
+        def end() -> None:
+            for pid in (*group.children, group.pid):
+                os.kill(pid, signal.SIGKILL)
+            group.reap()
+            wait_until(lambda: not group.living)
+
+        report = ownership.stop(named(group.pid), processes=LinuxProcesses(kernel=Interrupted(end)))
+        assert report.gone
+        assert report.survivors == ()
 
 
 # other accounts, hidden processes

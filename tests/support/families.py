@@ -100,7 +100,9 @@ def family(children: int = 0, *words: str, pid: int | None = None, **popen: Any)
 
 
 def _settle(found: Family, words: tuple[str, ...]) -> None:
-    """Children have begun to rest, or have ended."""
+    """All have begun to rest, or have ended."""
+    if not {"brief", "threads"} & set(words):
+        wait_until(lambda: state_of(found.pid) == "S")
     if "leaving" in words:
         wait_until(lambda: all(group_of(pid) == pid for pid in found.children))
     elif "ending" in words:
