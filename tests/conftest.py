@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import warm
+
 REAL = {"integration", "crash"}
 TOOLS = ("strace", "faketime", "unshare", "setpriv", "mount", "chattr")
 
@@ -49,6 +51,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if REAL & set(item.path.parts):
             item.add_marker(skip)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def programs() -> Iterator[None]:
+    """What programs are forked from is there from the start: tests that count descriptors see no difference."""
+    if warm.CAN_FORK:
+        warm.template()
+    yield
+    warm.close()
 
 
 @pytest.fixture

@@ -21,14 +21,15 @@ class Protocol(Outside):
 
     def moves(self, state: State) -> Iterator[Move[State]]:
         """Every step that a thread or the outside can make."""
+        world = World(state)
         for index, thread in enumerate(state.threads):
             if not state.processes[thread.process].alive:
                 continue
-            world = World(state)
             label = self.step(world, index)
-            if label is not None:
+            if label is not None:  # else it has changed nothing
                 world.check_owners()
                 yield label, world.freeze(), world.broken
+                world = World(state)
         if any(state.budget):
             for label, world in self._faults(state):
                 world.check_owners()

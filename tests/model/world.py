@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 NOBODY = -1
 NONE = -1
@@ -154,6 +154,20 @@ class Scenario:
         return tuple(self.faults.get(name, 0) for name in FAULTS)
 
 
+PLACES = {kind: {name: at for at, name in enumerate(kind._fields)} for kind in (File, Directory, Process, Thread)}
+Entry = TypeVar("Entry", File, Directory, Process, Thread)
+
+
+def changed(entry: Entry, fields: Mapping[str, object]) -> Entry:
+    """The entry with other values in some fields, as ``_replace`` makes it, in half the time."""
+    kind = type(entry)
+    places = PLACES[kind]
+    values: list[Any] = list(entry)
+    for name, value in fields.items():
+        values[places[name]] = value
+    return tuple.__new__(kind, values)
+
+
 class World:
     """One state, opened for a step."""
 
@@ -219,7 +233,7 @@ class World:
 
     def name(self, directory: int, **names: object) -> None:
         """Change what names in a directory lead to."""
-        self.directories[directory] = self.directory(directory)._replace(**names)  # type: ignore[arg-type]
+        self.directories[directory] = changed(self.directory(directory), names)
 
     def record_at(self, directory: int) -> int:
         """The record's file number in a directory, or NONE."""
@@ -229,11 +243,11 @@ class World:
 
     def thread(self, index: int, **fields: object) -> None:
         """Change a thread."""
-        self.threads[index] = self.threads[index]._replace(**fields)  # type: ignore[arg-type]
+        self.threads[index] = changed(self.threads[index], fields)
 
     def process(self, number: int, **fields: object) -> None:
         """Change a process."""
-        self.processes[number] = self.processes[number]._replace(**fields)  # type: ignore[arg-type]
+        self.processes[number] = changed(self.processes[number], fields)
 
     def unlock(self, index: int) -> None:
         """Let go of whatever guard the thread has locked."""
@@ -275,7 +289,11 @@ class World:
 
     def check_owners(self) -> None:
         """At most one live process believes it owns, not counting one that was evicted from outside."""
-        if sum(1 for process in self.processes if process.held and not process.evicted) > 1:
+        owners = 0
+        for process in self.processes:
+            if process.held and not process.evicted:
+                owners += 1
+        if owners > 1:
             self.violate("at most one owner")
 
     def freeze(self) -> State:
@@ -293,20 +311,24 @@ class World:
         )
 
     def _referenced(self) -> tuple[list[File | None], list[Directory | None]]:
-        held = {self.path}
-        used = set()
+        held = [self.path, *[process.pinned for process in self.processes]]
+        used: list[int] = []
         for thread in self.threads:
-            held.add(thread.directory)
-            used.add(thread.guard)
-            used.add(thread.judged)
-        for process in self.processes:
-            held.add(process.pinned)
-        directories = [entry if number in held else None for number, entry in enumerate(self.directories)]
-        for entry in directories:
-            if entry is not None:
-                used.add(entry.guard)
-                used.add(entry.record)
-        files = [entry if number in used else None for number, entry in enumerate(self.files)]
+            if thread.directory != NONE:
+                held.append(thread.directory)
+                used += thread.guard, thread.judged
+        directories = self.directories
+        for number, entry in enumerate(directories):
+            if entry is None:
+                continue
+            if number in held:
+                used += entry.guard, entry.record
+            else:
+                directories[number] = None
+        files = self.files
+        for number in range(len(files)):
+            if number not in used:
+                files[number] = None
         while files and files[-1] is None:
             files.pop()
         while directories and directories[-1] is None:

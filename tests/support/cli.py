@@ -17,6 +17,7 @@ import pytest
 import ownership
 from leases.cli import main
 from ownership.testing import sleeping_process, stopped_process, zombie
+from tests.support import warm
 from tests.support.records import fields_of, other_start_id, plant, record
 
 ROOT = str(Path(ownership.__file__).resolve().parents[1])
@@ -63,10 +64,20 @@ def leasectl(
 ) -> subprocess.CompletedProcess[str]:
     """Run ``leasectl`` to its end, by default with its output captured."""
     options = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
-    command = [*prefix, *LEASECTL, *_spelled(arguments)]
-    return subprocess.run(
-        command, text=True, errors="surrogateescape", env=environment(**(env or {})), timeout=60, check=False, **options
-    )
+    options |= {"text": True, "errors": "surrogateescape", "env": environment(**(env or {}))}
+    with started(_spelled(arguments), prefix, **options) as process:
+        try:
+            out, err = process.communicate(timeout=60)
+        finally:
+            process.kill()
+    return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+
+
+def started(arguments: Sequence[str | bytes], prefix: Sequence[str] = (), **options: Any) -> Any:
+    """The process of ``leasectl``, where it makes no difference forked from one that has it imported."""
+    called = "import sys; from leases.cli import main; sys.exit(main())"
+    command = [*LEASECTL, *arguments]
+    return warm.start(called, list(map(os.fsdecode, arguments)), prefix=prefix, command=command, **options)
 
 
 def _spelled(arguments: Sequence[object]) -> list[str | bytes]:
@@ -117,9 +128,9 @@ def holding(
     path: Path, *options: object, body: str = SLEEP, prefix: Sequence[str] = (), **popen: Any
 ) -> Iterator[Held]:
     """``leasectl run`` with CMD running *body*, which has to say its pid first; both are over at exit."""
-    command = [*prefix, *LEASECTL, "run", *_spelled(options), os.fspath(path), "--", *quick(body)]
+    arguments = ["run", *_spelled(options), os.fspath(path), "--", *quick(body)]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    with subprocess.Popen(command, text=True, env=environment(), **{**pipes, **popen}) as process:
+    with started(arguments, prefix, text=True, env=environment(), **{**pipes, **popen}) as process:
         try:
             yield Held(process)
         finally:

@@ -74,7 +74,9 @@ class Server:
 
         self._scratch = scratch
         env = {"PYTHONHASHSEED": "0", "PYTHONDONTWRITEBYTECODE": "1", "PYTHONPATH": f"{ROOT}{os.pathsep}{TESTS}"}
-        self._child = Child([sys.executable, "-B", "-W", "ignore", os.path.abspath(__file__)], env)
+        command = [sys.executable, "-B", "-W", "ignore", os.path.abspath(__file__)]
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+        self._child = Child(subprocess.Popen(command, env={**os.environ, **env}, bufsize=0, **pipes))
         self._tracer: subprocess.Popen[bytes] | None = None
 
     def close(self) -> None:

@@ -8,18 +8,18 @@ import os
 import select
 import signal
 import subprocess
-import sys
 import textwrap
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import ownership
+from tests.support import warm
+from tests.support.warm import TESTS
 
 ROOT = str(Path(ownership.__file__).resolve().parents[1])
-TESTS = str(Path(__file__).absolute().parents[2])  # where the package ``tests`` is
 PATIENCE = 60.0  # seconds until a silent child counts as hung; generous, since machines are shared
 
 PRELUDE = f"""\
@@ -95,10 +95,8 @@ class Inside:
 class Child:
     """A program that says one JSON value a line and hears the same way."""
 
-    def __init__(self, command: list[str], env: dict[str, str] | None = None) -> None:
-        self.process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={**os.environ, **(env or {})}, bufsize=0
-        )
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        self.process = process
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         self._input, self._output = self.process.stdin, self.process.stdout
@@ -142,30 +140,48 @@ class Child:
         self._input.close()
         self._output.close()
 
-    def __enter__(self) -> Child:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
 
 
-def program(body: str) -> list[str]:
-    """The command of a Python program that has ``ownership``, ``say``, ``hear`` and ``attempt``."""
-    return [sys.executable, "-B", "-c", PRELUDE + textwrap.dedent(body)]
+def program(body: str) -> str:
+    """A Python program that has ``ownership``, ``say``, ``hear`` and ``attempt``."""
+    return PRELUDE + textwrap.dedent(body)
+
+
+def begun(
+    body: str, arguments: tuple[object, ...] = (), prefix: tuple[str, ...] = (), env: dict[str, str] | None = None
+) -> subprocess.Popen[bytes]:
+    """The process of *body*, which listens and speaks through pipes."""
+    return warm.start(
+        program(body),
+        [*map(str, arguments)],
+        prefix=prefix,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env={**os.environ, **(env or {})},
+        bufsize=0,
+    )
 
 
 def running(body: str, *arguments: object, prefix: tuple[str, ...] = (), env: dict[str, str] | None = None) -> Child:
     """Start *body*; use it as a context manager."""
-    return Child([*prefix, *program(body), *map(str, arguments)], env)
+    return Child(begun(body, arguments, prefix, env))
 
 
 def run(body: str, *arguments: object, prefix: tuple[str, ...] = (), patience: float = PATIENCE) -> Any:
     """Run *body* to its end and return the one value it said."""
-    done = subprocess.run(
-        [*prefix, *program(body), *map(str, arguments)], capture_output=True, text=True, timeout=patience, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with warm.start(program(body), [*map(str, arguments)], prefix=prefix, text=True, **pipes) as process:
+        try:
+            said, told = process.communicate(timeout=patience)
+        finally:
+            process.kill()
+    assert process.returncode == 0, told
+    return json.loads(said)
 
 
 CONTENDER = """
@@ -202,7 +218,7 @@ class Contender(Child):
     """Another process that acquires, inspects, breaks and releases on request."""
 
     def __init__(self, prefix: tuple[str, ...] = ()) -> None:
-        super().__init__([*prefix, *program(CONTENDER)])
+        super().__init__(begun(CONTENDER, prefix=prefix))
         self.own_pid = int(self.hear())  # differs from the one we started if *prefix* forks
 
     def do(self, what: str, path: os.PathLike[str] | str, **keywords: Any) -> dict[str, Any]:
