@@ -16,7 +16,7 @@ import pytest
 
 import ownership
 from ownership._models import GuardState
-from tests.support.cli import LEASECTL, VERDICTS, environment, leasectl, resource
+from tests.support.cli import LEASECTL, VERDICTS, environment, leasectl, resource, started
 from tests.support.namespaces import NEW_PIDS, NOBODY, needs_linux_root
 from tests.support.records import (
     file_of,
@@ -69,7 +69,7 @@ def nobody() -> tuple[str, ...]:
 
 
 def read_all(
-    directory: Path, registry: Path | None, names: list[str], prefix: tuple[str, ...], rounds: int = 100
+    directory: Path, registry: Path | None, names: list[str], prefix: tuple[str, ...], rounds: int
 ) -> dict[str, list[list[int]]]:
     command = [*prefix, sys.executable, "-c", READ_ALL, str(rounds), str(directory), str(registry or ""), *names]
     done = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=120, check=False)
@@ -83,7 +83,10 @@ def read_all(
     [(), NEW_PIDS, AS_NOBODY, HIDDEN],
     ids=["here", "another pid namespace", "another account", "another account under hidepid"],
 )
-def test_reading_a_hundred_times_leaves_every_byte_as_it_was(open_directory: Path, prefix: tuple[str, ...]) -> None:
+@pytest.mark.parametrize("rounds", [20, pytest.param(100, marks=pytest.mark.slow)])
+def test_reading_again_and_again_leaves_every_byte_as_it_was(
+    open_directory: Path, prefix: tuple[str, ...], rounds: int
+) -> None:
     if AS_NOBODY[0] in prefix and not other_accounts_can_run_us():
         pytest.skip("other accounts cannot run this interpreter")
     registry = open_directory / "registry"
@@ -105,7 +108,7 @@ def test_reading_a_hundred_times_leaves_every_byte_as_it_was(open_directory: Pat
             path_there.chmod(0o644)
         names = [*VERDICTS, "malformed", "foreign"]
         before = snapshot(open_directory)
-        found = read_all(open_directory, registry if AS_NOBODY[0] in prefix else None, names, prefix)
+        found = read_all(open_directory, registry if AS_NOBODY[0] in prefix else None, names, prefix, rounds)
         assert snapshot(open_directory) == before
     assert all(len(codes) == 1 for codes in found.values()), found
     if not prefix:
@@ -191,33 +194,34 @@ def test_a_lock_directory_that_cannot_be_read_does_not_hide_the_next(
 # -- many
 
 
-@pytest.fixture(scope="module")
-def many(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory with 10,000 records of dead owners."""
+@pytest.fixture(scope="module", params=[1000, pytest.param(10_000, marks=pytest.mark.slow)])
+def many(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Path:
+    """A directory with thousands of records of dead owners."""
     directory = tmp_path_factory.mktemp("many")
     fields = record()
     dead = {**fields, "start_id": other_start_id(fields["start_id"])}
     plant(directory / "first", dead)
-    for index in range(9999):
+    for index in range(request.param - 1):
         raw = json.dumps({**dead, "pid": 2**30 + index, "instance_id": f"{index:032x}"})
         (directory / ".leases" / f"r{index}.json").write_text(raw)
     return directory
 
 
 @pytest.mark.parametrize("options", [(), ("--json",)])
-def test_ten_thousand_records_are_listed_with_the_live_one(many: Path, options: tuple[str, ...]) -> None:
+def test_thousands_of_records_are_listed_with_the_live_one(many: Path, options: tuple[str, ...]) -> None:
+    dead = sum(name.endswith(".json") for name in os.listdir(many / ".leases"))
     with ownership.acquire(many / "live"):
         said = leasectl("list", many, *options)
     assert said.returncode == 0
     rows = json.loads(said.stdout) if options else said.stdout.splitlines()[1:]
-    assert len(rows) == 10_001
+    assert len(rows) == dead + 1
     assert sum((one["verdict"] if options else one.split()[1]) == "live" for one in rows) == 1
 
 
 def test_a_reader_that_has_seen_enough_is_no_error(many: Path) -> None:
     for command in (["list", many], ["list", many, "--json"], ["reclaim", "--dry-run", many]):
-        with subprocess.Popen(
-            [*LEASECTL, *map(str, command)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment()
+        with started(
+            [*map(str, command)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment()
         ) as process:
             assert process.stdout is not None
             assert process.stderr is not None

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -201,18 +203,22 @@ def test_whatever_a_guard_remembers_without_a_record_it_blocks_nobody(resource: 
 
 @pytest.mark.parametrize("content", [b"", b'{"version": 1, "pid": '], ids=["empty", "half"])
 def test_a_record_that_says_nothing_is_reclaimed_after_a_settle_time_whatever_its_age(
-    resource: Path, content: bytes
+    tmp_path: Path, content: bytes
 ) -> None:
-    record, guard = record_of(resource), guard_of(resource)
-    with Contender() as contender:
-        for age in (0, 3600, -7200):
-            guard.write_bytes(b"")
-            record.write_bytes(content)
-            os.utime(record, (record.stat().st_mtime - age,) * 2)
-            answer = contender.do("pass", resource)
+    ages = {tmp_path / "new": 0, tmp_path / "old": 3600, tmp_path / "of-tomorrow": -7200}
+    with contextlib.ExitStack() as stack:
+        contenders = {resource: stack.enter_context(Contender()) for resource in ages}
+        for resource, age in ages.items():
+            ownership.acquire(resource).release()
+            guard_of(resource).write_bytes(b"")
+            record_of(resource).write_bytes(content)
+            os.utime(record_of(resource), (time.time() - age,) * 2)
+            contenders[resource].start("pass", resource)
+        for contender in contenders.values():
+            answer = contender.hear()
             assert "value" in answer, answer
             assert 0.9 < answer["took"] < 30
-    assert not residue(resource)
+    assert not any(residue(resource) for resource in ages)
 
 
 def test_an_empty_lock_directory_is_as_good_as_none(tmp_path: Path) -> None:

@@ -187,7 +187,8 @@ def _become(request: dict[str, Any], streams: list[int]) -> tuple[types.CodeType
     os.closerange(3, max(streams) + 1)
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         old = getattr(sys, name)  # knows whether what it was opened on can seek
-        new = open(number, "r" if number == 0 else "w", encoding=old.encoding, errors=old.errors, closefd=False)
+        mode = "w" if number else "r"
+        new = open(number, mode, encoding=old.encoding, errors=old.errors, closefd=False)  # noqa: SIM115
         new.reconfigure(line_buffering=number == 2)
         setattr(sys, name, new)
         setattr(sys, f"__{name}__", new)
