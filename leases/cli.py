@@ -87,6 +87,8 @@ def _run(arguments: list[str]) -> int:
     except OutputError:
         raise
     except (Exception, KeyboardInterrupt) as error:
+        if isinstance(error, OSError) and error.filename is None:
+            flush()  # click's own output, --help for instance: then it is stdout that fails, and that is all there is
         registry = context.meta.get(REGISTRY) if context is not None else None
         return report(error, as_json=_wants_json(arguments), registry=registry)
 

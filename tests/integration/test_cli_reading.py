@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 import errno
 import functools
+import importlib.util
 import json
 import os
 import pty
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -16,7 +18,7 @@ import pytest
 
 import ownership
 from ownership._models import GuardState
-from tests.support.cli import LEASECTL, VERDICTS, environment, leasectl, resource, started
+from tests.support.cli import LEASECTL, ROOT, VERDICTS, environment, leasectl, resource, started
 from tests.support.namespaces import NEW_PIDS, NOBODY, needs_linux_root
 from tests.support.records import (
     file_of,
@@ -238,6 +240,24 @@ def test_a_full_disk_behind_stdout_is_told_once(tmp_path: Path) -> None:
     assert said.stderr == f"leasectl: cannot write to stdout: {os.strerror(errno.ENOSPC)}\n"
 
 
+@pytest.mark.parametrize("arguments", [("--help",), ("-h",), ("--version",), ("show", "--help")])
+def test_a_full_disk_behind_help_is_told_once_too(arguments: tuple[str, ...]) -> None:
+    if arguments == ("--version",) and not importlib.util.find_spec("leasectl"):
+        pytest.skip("not installed, so that its version is unknown")
+    with open("/dev/full", "w") as full:
+        said = leasectl(*arguments, stdout=full)
+    assert said.returncode == 1
+    assert said.stderr == f"leasectl: cannot write to stdout: {os.strerror(errno.ENOSPC)}\n"
+
+
+def test_a_reader_that_has_seen_enough_of_the_help_is_no_error() -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    said = leasectl("--help", stdout=writer)
+    os.close(writer)
+    assert (said.returncode, said.stderr) == (1, "")
+
+
 # -- the terminal
 
 
@@ -302,19 +322,58 @@ def test_waiting_ends_when_the_owner_does(tmp_path: Path) -> None:
             waiting.kill()
 
 
+INSTALLED = str(Path(ROOT, "leases", "_leasectl.py"))  # becomes a module of its own, ``leasectl``
+
+
 def test_the_program_can_be_started_as_installed(tmp_path: Path) -> None:
-    """The entry point of the package is a function without arguments that returns the exit code."""
+    """Its entry point is a function without arguments that returns the exit code."""
+    body = "import sys, runpy; sys.exit(runpy.run_path(sys.argv.pop(1))['main']())"
     done = subprocess.run(
-        [
-            sys.executable,
-            "-c",
-            "import sys; from leases.cli import main; sys.exit(main())",
-            "show",
-            str(tmp_path / "x"),
-        ],
+        [sys.executable, "-c", body, INSTALLED, "show", str(tmp_path / "x")],
         env=environment(),
         stdout=subprocess.DEVNULL,
         timeout=60,
         check=False,
     )
     assert done.returncode == 10
+
+
+@pytest.mark.parametrize("module", ["signal", "leases", "click", "pydantic_core", "ownership._errors", "ownership"])
+def test_ctrl_c_while_it_is_being_imported_is_130_without_a_word(tmp_path: Path, module: str) -> None:
+    with ownership.acquire(tmp_path / "x"):
+        command = [sys.executable, "-X", "importtime", INSTALLED, "wait", str(tmp_path / "x")]
+        with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment()) as started:
+            try:
+                assert started.stderr is not None
+                for line in started.stderr:
+                    if line.rpartition("|")[2].strip() == module:
+                        break
+                else:
+                    raise AssertionError(f"{module} was not imported")
+                started.send_signal(signal.SIGINT)
+                said = [line for line in started.stderr if not line.startswith("import time:")]
+                assert started.wait(30) == 130
+            finally:
+                started.kill()
+    assert "Traceback" not in "".join(said)
+    assert not said or said[-1] == "leasectl: interrupted\n"
+
+
+def test_an_ignored_interrupt_stays_ignored(tmp_path: Path) -> None:
+    """Started in the background of a script, for instance."""
+    with ownership.acquire(tmp_path / "x") as claim:
+        command = [sys.executable, INSTALLED, "wait", str(tmp_path / "x")]
+        script = (
+            "import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_IGN); os.execv(sys.argv[1], sys.argv[1:])"
+        )
+        with subprocess.Popen(
+            [sys.executable, "-c", script, *command], stderr=subprocess.PIPE, text=True, env=environment()
+        ) as started:
+            try:
+                assert started.stderr is not None
+                assert f"pid {os.getpid()}" in started.stderr.readline()
+                started.send_signal(signal.SIGINT)
+                claim.release()
+                assert started.wait(30) == 0
+            finally:
+                started.kill()
