@@ -50,8 +50,7 @@ class _Refused(Exception):
         self.place, self.resource, self.examined = place, resource, examined
 
     def error(self) -> AlreadyOwnedError:
-        filename = self.place.directory.file(f"{self.resource.name}.json")
-        return refusal(self.resource, self.examined, filename)
+        return refusal(self.resource, self.examined, self.place)
 
 
 @dataclass(slots=True)

@@ -8,7 +8,8 @@ from typing import NamedTuple
 from ownership._clock import Clock
 from ownership._errors import AlreadyOwnedError, explained
 from ownership._expiry import has_expired
-from ownership._models import GuardState, Malformed, OwnerIdentity, OwnerRecord
+from ownership._locking import peek
+from ownership._models import NO_GUARD_STATE, GuardState, Malformed, OwnerIdentity, OwnerRecord
 from ownership._paths import Resource, quoted, shown
 from ownership._pinned import Signature
 from ownership._place import Place
@@ -82,6 +83,21 @@ class Examiner(NamedTuple):
             if not missing or place.directory.signature(filename) == found[1]:
                 break
         return examined
+
+    def look(self, place: Place, resource: Resource) -> tuple[GuardState, Examined]:
+        """What its guard remembers, read without it, and the verdict. Who may not read the guard asks the record alone.
+
+        :raises OSError: as in :meth:`examine`; or only the guard could tell who owns it, and it cannot be read
+        """
+        try:
+            remembered = peek(place.directory, resource)
+        except PermissionError:
+            remembered = NO_GUARD_STATE
+            examined = self.examine(place, resource, remembered)
+            if examined.record is None:
+                raise
+            return remembered, examined
+        return remembered, self.examine(place, resource, remembered)
 
     def _examine(
         self, place: Place, resource: Resource, guard: GuardState, raw: bytes, signature: Signature
@@ -187,7 +203,7 @@ def describe(owner: OwnerIdentity | None) -> str:
     return text
 
 
-def refusal(resource: Resource, examined: Examined, filename: str) -> AlreadyOwnedError:
+def refusal(resource: Resource, examined: Examined, place: Place) -> AlreadyOwnedError:
     """Why *resource* cannot be had, with every fact and the way out."""
     owner, judgement = examined.owner, examined.judgement
     facts = f"; start id {printable(owner.start_id)}; instance {owner.instance_id}" if owner else ""
@@ -200,15 +216,22 @@ def refusal(resource: Resource, examined: Examined, filename: str) -> AlreadyOwn
         owner=owner,
         verdict=judgement.verdict,
         reason=judgement.reason,
-        hint=_remedy(resource, examined, filename),
+        hint=_remedy(resource, examined, place),
     )
 
 
-def _remedy(resource: Resource, examined: Examined, filename: str) -> str:
-    owner = examined.owner
+def argument(resource: Resource, place: Place) -> str:
+    """How a command line names *resource*: to be pasted as it is."""
     path = quoted(resource.path)
+    return f"--registry {quoted(place.directory.path)} {path}" if place.directory.location.whole else path
+
+
+def _remedy(resource: Resource, examined: Examined, place: Place) -> str:
+    owner = examined.owner
+    path = argument(resource, place)
     if examined.verdict is Verdict.STOPPED and owner:
-        return f"kill -CONT {owner.pid} lets it go on, ending it frees {path}; or wait: leasectl wait {path}"
+        freed = quoted(resource.path)
+        return f"kill -CONT {owner.pid} lets it go on, ending it frees {freed}; or wait: leasectl wait {path}"
     if examined.unsettled:
         return "acquire it: unless a live owner's keeper mends the record within a second, it is reclaimed"
     if examined.judgement.reason == HELD_HERE:
@@ -217,4 +240,5 @@ def _remedy(resource: Resource, examined: Examined, filename: str) -> str:
         return f"wait for it (timeout=, leasectl wait {path}) or end that process"
     if isinstance(owner, OwnerRecord):
         return f"if you know that the owner is gone: leasectl break {path} --token {owner.token}"
-    return f"leasectl show {path}; its keeper repairs the record {shown(filename)} within a second if it can"
+    record = shown(place.directory.file(f"{resource.name}.json"))
+    return f"leasectl show {path}; its keeper repairs the record {record} within a second if it can"

@@ -16,7 +16,6 @@ from ownership._clock import SYSTEM_CLOCK, Clock
 from ownership._errors import OwnershipError
 from ownership._examine import Examined, Examiner, refusal
 from ownership._location import pin_registry
-from ownership._locking import peek
 from ownership._models import GuardState, Malformed, OwnerIdentity, OwnerRecord, Previous
 from ownership._paths import DIRECTORY, Resource, StrPath, pinned_resource, resolve
 from ownership._place import Place, existing, opened
@@ -113,8 +112,8 @@ def examiner_of(clock: Clock, processes: ProcessTable | None) -> Examiner:
 
 
 def _inspect(place: Place, resource: Resource, registry: str | None, examiner: Examiner) -> Inspection:
-    remembered = peek(place.directory, resource)
-    return inspection_of(resource, registry, remembered, examiner.examine(place, resource, remembered))
+    remembered, examined = examiner.look(place, resource)
+    return inspection_of(resource, registry, remembered, examined)
 
 
 def inspection_of(resource: Resource, registry: str | None, remembered: GuardState, examined: Examined) -> Inspection:
@@ -255,15 +254,14 @@ def wait(
             place = existing(found, shared)
             if place is None:
                 return Inspection(Path(found.path), Verdict.FREE, "nobody owns it")
-            remembered = peek(place.directory, found)
-            examined = examiner.examine(place, found, remembered)
+            remembered, examined = examiner.look(place, found)
             if examined.may_be_taken:
                 return inspection_of(found, shared, remembered, examined)
             if examined.unsettled:
                 if settles(place, found, examined, clock):
                     return inspection_of(found, shared, remembered, examined)
                 continue
-            error = refusal(found, examined, place.directory.file(f"{found.name}.json"))
+            error = refusal(found, examined, place)
             if clock.monotonic() >= deadline:
                 raise timed_out(error, seconds)
             holder = examined.owner.instance_id if examined.owner else ""

@@ -67,9 +67,9 @@ def _catch_up(guards: Sequence[Guard]) -> None:
 
 
 def peek(directory: LockDirectory, resource: Resource) -> GuardState:
-    """What the guard remembers, read without it: for reports. Unreadable counts as nothing."""
-    try:
-        found = directory.read(f"{resource.name}.guard", MAX_GUARD_BYTES)
-    except PermissionError:
-        return NO_GUARD_STATE
+    """What the guard remembers, read without it: for reports.
+
+    :raises OSError: it cannot be read; that is not a guard which remembers nobody
+    """
+    found = directory.read(f"{resource.name}.guard", MAX_GUARD_BYTES)
     return NO_GUARD_STATE if found is None else decode_guard(found[0], resource.path)

@@ -10,14 +10,14 @@ from pathlib import Path
 from ownership._clock import SYSTEM_CLOCK, Clock
 from ownership._errors import AlreadyOwnedError, OwnershipError
 from ownership._eviction import after_end
-from ownership._examine import FREE, Examined, Examiner, refusal
+from ownership._examine import FREE, Examined, Examiner, argument, refusal
 from ownership._guard import PATIENCE, Interrupting
 from ownership._hold import Hold
 from ownership._inspect import Inspection, examiner_of, inspection_of, lock_directories, resource_of
 from ownership._location import pin_registry
-from ownership._locking import locked, peek
+from ownership._locking import locked
 from ownership._models import MAX_TOKEN, Ending, GuardState
-from ownership._paths import Resource, StrPath, quoted, resolve
+from ownership._paths import Resource, StrPath, resolve
 from ownership._pinned import DirectoryChanged
 from ownership._place import Place, existing, opened, pinned
 from ownership._process import ProcessTable
@@ -59,7 +59,7 @@ def reclaim(
 
     def decide(place: Place, hold: Hold, remembered: GuardState, examined: Examined) -> None:
         if not examined.may_be_taken and not examined.unsettled:
-            raise refusal(found, examined, place.directory.file(f"{found.name}.json"))
+            raise refusal(found, examined, place)
         _evict(place, found, hold, remembered, examined, examiner)
 
     return _decided(found, shared, examiner, decide)
@@ -96,14 +96,14 @@ def break_claim(
             return
         known = examined.record.token if examined.record else remembered.token
         if known != token:
-            error = refusal(found, examined, place.directory.file(f"{found.name}.json"))
+            error = refusal(found, examined, place)
             raise AlreadyOwnedError(
                 f"{found.shown} is not owned by token {token} but by {known}; nothing was broken: {error.message}",
                 resource=found.path,
                 record=examined.record,
                 verdict=examined.verdict,
                 reason=error.reason,
-                hint=f"look again: leasectl show {quoted(found.path)}",
+                hint=f"look again: leasectl show {argument(found, place)}",
             )
         _evict_living(place, found, hold, remembered, examined, max(remembered.token, known) + 1, clock.wall_ns())
 
@@ -245,22 +245,22 @@ def _reclaim_named(
 ) -> tuple[Inspection, bool]:
     """What was there, and whether it was (in a dry run: would be) removed."""
 
-    def look(remembered: GuardState) -> tuple[Examined, bool]:
-        examined = examiner.examine(place, resource, remembered)
+    def may_go(examined: Examined) -> bool:
         settled = examined.unsettled and settling.has_settled(resource, examined)
         if examined.unsettled and not settled:
             raise _Unsettled(examined)
-        return examined, examined.may_be_taken or settled
+        return examined.may_be_taken or settled
 
     def act(holds: list[Hold]) -> tuple[Inspection, bool]:
         remembered = holds[0].read()
-        examined, taken = look(remembered)
+        examined = examiner.examine(place, resource, remembered)
+        taken = may_go(examined)
         if taken:
             _evict(place, resource, holds[0], remembered, examined, examiner)
         return inspection_of(resource, registry, remembered, examined), taken
 
-    remembered = peek(place.directory, resource)
-    examined, taken = look(remembered)
+    remembered, examined = examiner.look(place, resource)
+    taken = may_go(examined)
     if dry_run or not taken:
         return inspection_of(resource, registry, remembered, examined), taken
     return locked([place.guard(resource)], examiner.clock.monotonic() + PATIENCE, examiner.clock, act)

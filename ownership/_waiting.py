@@ -8,7 +8,6 @@ from functools import partial
 from ownership._clock import Clock
 from ownership._errors import AcquireTimeoutError, AlreadyOwnedError, OwnershipError
 from ownership._examine import Examined, Examiner
-from ownership._locking import peek
 from ownership._paths import Resource
 from ownership._pinned import DirectoryChanged
 from ownership._place import Place
@@ -92,7 +91,7 @@ class Waiter:
     def _look(self, place: Place, resource: Resource) -> Examined | None:
         try:
             place.directory.ensure_open()
-            return self._examiner.examine(place, resource, peek(place.directory, resource))
+            return self._examiner.look(place, resource)[1]
         except (OSError, OwnershipError, DirectoryChanged):
             return None
 

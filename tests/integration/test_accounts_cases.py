@@ -9,7 +9,7 @@ import stat
 import subprocess
 import textwrap
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +84,28 @@ def test_a_reader_who_may_not_read_the_guard_waits_without_spinning(registry: Pa
     with ownership.acquire("/data/x", registry=registry):
         file_of("/data/x", "guard", registry).chmod(0o600)
         assert elsewhere(cpu, uid=NOBODY) < 0.1
+
+
+@pytest.mark.parametrize("content", [None, b"{"], ids=["missing", "malformed"])
+@pytest.mark.parametrize("look", [ownership.inspect, ownership.find, ownership.wait], ids=["inspect", "find", "wait"])
+def test_a_guard_that_cannot_be_read_does_not_make_a_resource_free(
+    registry: Path, look: Callable[..., Any], content: bytes | None
+) -> None:
+    """Without a record that says who owns, only the guard knows."""
+    with ownership.acquire("/data/x", registry=registry) as claim:
+        file_of("/data/x", "guard", registry).chmod(0o600)
+        assert elsewhere(lambda: ownership.inspect("/data/x", registry=registry).token, uid=NOBODY) == claim.token
+    if content is not None:
+        plant("/data/x", content, registry)
+        file_of("/data/x", registry=registry).chmod(0o644)
+    error = elsewhere(lambda: look("/data/x", registry=registry), uid=NOBODY)
+    assert isinstance(error, PermissionError)
+    assert error.filename == str(file_of("/data/x", "guard", registry))
+    assert error.hint  # type: ignore[attr-defined]
+    if content is not None:
+        [(found, removed)] = elsewhere(lambda: list(ownership.reclaim_all(registry, registry=True)), uid=NOBODY)
+        assert (found.verdict, removed) == (Verdict.UNKNOWN, False)
+        assert isinstance(found.error, PermissionError)
 
 
 @pytest.mark.parametrize("state", ["free", "dead"])
