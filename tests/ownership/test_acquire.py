@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 
 import ownership
 from ownership import AcquireTimeoutError, AlreadyOwnedError, OwnerRecord, Verdict
+from ownership._clock import SystemClock
 from ownership._directory import LockDirectory
 from ownership.testing import FakeClock, FakeProcessTable, sleeping_process, stopped_process
 from tests.support.namespaces import die_owning, elsewhere, needs_linux_root, owner, taken
@@ -245,6 +247,42 @@ def test_if_a_later_publication_fails_the_earlier_are_withdrawn(tmp_path: Path) 
         ownership.acquire(tmp_path / "a", also=[tmp_path / "full" / "z"])
     assert not file_of(tmp_path / "a").exists()
     assert isinstance(taken(tmp_path / "a"), int)
+
+
+class Meddling(SystemClock):
+    """Does something when the second resource is about to be taken, the first being published already; once."""
+
+    def __init__(self, meddle: Callable[[], object]) -> None:
+        self._meddle, self._asked = meddle, 0
+
+    def wall_ns(self) -> int:  # type: ignore[override]
+        self._asked += 1
+        if self._asked == 2:
+            self._meddle()
+        return super().wall_ns()
+
+
+@pytest.mark.parametrize("whose", ["living", "dead"])
+def test_whoever_was_forestalled_withdraws_before_looking_again(tmp_path: Path, whose: str) -> None:
+    """A record appears in our way after we looked: the next look finds nothing of ours, and no owner but its own."""
+    first, second = tmp_path / "a", tmp_path / "b"
+    with sleeping_process() as living:
+        planted = record(living) if whose == "living" else record(2**30)
+        clock = Meddling(lambda: plant(second, planted))
+        if whose == "dead":
+            with ownership.acquire(first, also=[second], clock=clock) as claim:
+                assert dict(claim.tokens) == {path: guard_of(path)["token"] for path in (first, second)}
+                assert claim.token > planted["token"]
+        else:
+            with pytest.raises(AlreadyOwnedError) as caught:
+                ownership.acquire(first, also=[second], clock=clock)
+            assert caught.value.resource == str(second)
+            assert caught.value.record is not None
+            assert caught.value.record.pid == living
+        assert not file_of(first).exists()
+        assert guard_of(first).get("owner") is None
+        assert isinstance(elsewhere(lambda: taken(first)), int)
+        assert file_of(second).exists() == (whose == "living")
 
 
 def test_two_who_want_the_same_two_do_not_wait_for_each_other_for_ever(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 import ownership
 from ownership import AlreadyOwnedError, HandoverError, OwnershipLostError
+from ownership._clock import SystemClock
 from tests.support.namespaces import elsewhere, needs_linux_root, owner, taken
 from tests.support.records import file_of, guard_of, names
 from tests.support.waiting import eventually
@@ -295,6 +296,44 @@ def test_the_waiter_is_not_disturbed_by_a_hand_over(tmp_path: Path) -> None:
         assert error.record is not None
         assert error.record.token == adopted.token
     adopted.release()
+
+
+class Stopping(SystemClock):
+    """Fails when the second resource is about to be adopted, the first being published already."""
+
+    def __init__(self) -> None:
+        self._asked = 0
+
+    def wall_ns(self) -> int:  # type: ignore[override]
+        self._asked += 1
+        if self._asked == 2:
+            raise ZeroDivisionError("in the middle")
+        return super().wall_ns()
+
+
+def test_an_adoption_that_fails_after_it_published_gives_the_record_back(tmp_path: Path) -> None:
+    """Byte for byte, and the guard too: the predecessor never ceased to own, and the offer is as good as before."""
+    first, second = tmp_path / "a", tmp_path / "b"
+    with ownership.acquire(first, also=[second]) as claim:
+        handing = claim.handover(timeout=10.0)
+        heir = handing.__enter__()
+        before = {path: (file_of(path).read_bytes(), guard_of(path)) for path in (first, second)}
+
+        def fail() -> Any:
+            with pytest.raises(ZeroDivisionError):
+                heir.adopt(clock=Stopping())
+            left = {path: (file_of(path).read_bytes(), guard_of(path)) for path in before}
+            return left, [name for name in names(tmp_path / ".leases") if name.endswith(".alive")]
+
+        left, witnesses = elsewhere(fail)
+        assert left == before
+        assert witnesses == [f"{claim.record.instance_id}.alive"]
+        claim.verify()
+        assert isinstance(elsewhere(lambda: taken(second)), AlreadyOwnedError)
+        adopted = elsewhere(lambda: adopt(heir))
+        assert adopted > claim.token
+        handing.__exit__(None, None, None)
+    assert not claim.lost.is_set()
 
 
 # what cannot be adopted
