@@ -28,6 +28,7 @@ import ownership._process as process
 from ownership._process import Comparison, ProcessState, compare_start_ids, system_processes
 from ownership._process._linux import LinuxProcesses
 from ownership.testing import reuse_pid, sleeping_process, stopped_process, wait_until, zombie
+from tests.support import warm
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="facts about Linux")
 
@@ -49,29 +50,21 @@ def say(*values):
 """
 
 
-def program(body: str) -> list[str]:
-    return [sys.executable, "-c", PRELUDE + textwrap.dedent(body)]
+def begun(body: str, arguments: tuple[object, ...], prefix: tuple[str, ...], **options: Any) -> Any:
+    """The process of *body*."""
+    return warm.start(PRELUDE + textwrap.dedent(body), [*map(str, arguments)], prefix=prefix, text=True, **options)
 
 
 def run(body: str, *arguments: object, prefix: tuple[str, ...] = (), env: dict[str, str] | None = None) -> Any:
     """Run *body* as a program of its own and return what it said."""
-    done = subprocess.run(
-        [*prefix, *program(body), *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        env={**os.environ, **(env or {})},
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    return json.loads(warm.finish(begun(body, arguments, prefix, env={**os.environ, **(env or {})}, **pipes)))
 
 
 @contextmanager
 def running(body: str, *arguments: object, prefix: tuple[str, ...] = ()) -> Iterator[subprocess.Popen[str]]:
     """Start *body* as a program of its own, to be talked to line by line; killed and reaped at exit."""
-    command = [*prefix, *program(body), *map(str, arguments)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
+    with begun(body, arguments, prefix, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
         try:
             yield child
         finally:

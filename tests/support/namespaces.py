@@ -20,6 +20,7 @@ from typing import Any
 import pytest
 
 import ownership
+from tests.support import warm
 
 ctypes.CDLL(None)  # imported while we may still read it: another account might not
 ROOT = str(Path(ownership.__file__).resolve().parents[1])
@@ -71,16 +72,15 @@ def program(body: str, *arguments: object, prefix: Sequence[str] = ()) -> list[s
 
 def run(body: str, *arguments: object, prefix: Sequence[str] = (), env: dict[str, str] | None = None) -> Any:
     """Run *body* as a program of its own and return what it said."""
-    done = subprocess.run(
-        program(body, *arguments, prefix=prefix),
-        capture_output=True,
-        text=True,
-        timeout=60,
-        env={**os.environ, **(env or {})},
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    return json.loads(warm.finish(_begun(body, arguments, prefix, env, **pipes)))
+
+
+def _begun(
+    body: str, arguments: tuple[object, ...], prefix: Sequence[str], env: dict[str, str] | None, **options: Any
+) -> Any:
+    source, env = _PRELUDE + textwrap.dedent(body), {**os.environ, **(env or {})}
+    return warm.start(source, [*map(str, arguments)], prefix=prefix, text=True, env=env, **options)
 
 
 class Program:
@@ -112,13 +112,7 @@ def running(
     body: str, *arguments: object, prefix: Sequence[str] = (), env: dict[str, str] | None = None
 ) -> Iterator[Program]:
     """Start *body* as a program of its own; killed and reaped at exit."""
-    with subprocess.Popen(
-        program(body, *arguments, prefix=prefix),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        env={**os.environ, **(env or {})},
-    ) as process:
+    with _begun(body, arguments, prefix, env, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         try:
             yield Program(process)
         finally:

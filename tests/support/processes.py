@@ -175,13 +175,8 @@ def running(body: str, *arguments: object, prefix: tuple[str, ...] = (), env: di
 def run(body: str, *arguments: object, prefix: tuple[str, ...] = (), patience: float = PATIENCE) -> Any:
     """Run *body* to its end and return the one value it said."""
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    with warm.start(program(body), [*map(str, arguments)], prefix=prefix, text=True, **pipes) as process:
-        try:
-            said, told = process.communicate(timeout=patience)
-        finally:
-            process.kill()
-    assert process.returncode == 0, told
-    return json.loads(said)
+    process = warm.start(program(body), [*map(str, arguments)], prefix=prefix, text=True, **pipes)
+    return json.loads(warm.finish(process, patience))
 
 
 CONTENDER = """

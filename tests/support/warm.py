@@ -26,7 +26,7 @@ TESTS = str(Path(__file__).absolute().parents[2])  # where the package ``tests``
 CAN_FORK = sys.platform.startswith("linux") and not os.environ.get("LEASES_TESTS_COLD")
 _SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER: orphans below us become our children
 _LIMIT = 1 << 20
-_OWN_START = ("PYTHON", "LD_", "LC_", "LANG")  # variables that only matter to an interpreter that starts
+_OWN_START = ("PYTHON", "LD_", "LC_", "LANG", "TZ", "FAKETIME")  # variables that only matter to an interpreter that starts
 
 
 def start(
@@ -54,6 +54,17 @@ def _is_plain(options: Mapping[str, Any]) -> bool:
     if env.get("PYTHONPATH") == TESTS:  # where the template has everything from
         changed.discard("PYTHONPATH")
     return CAN_FORK and set(options) <= known and not any(name.startswith(_OWN_START) for name in changed)
+
+
+def finish(process: Any, patience: float = 60.0) -> str:
+    """Wait for the end of *process*, which must be a success; what it said."""
+    with process:
+        try:
+            said, told = process.communicate(timeout=patience)
+        finally:
+            process.kill()
+    assert process.returncode == 0, told
+    return str(said)
 
 
 class Template:
