@@ -12,6 +12,8 @@ def checked_timeout(timeout: float | None) -> float:
     """*timeout* in seconds, ``inf`` for ``None``."""
     if timeout is None:
         return math.inf
+    if type(timeout) is float and timeout >= 0:
+        return timeout
     if isinstance(timeout, bool) or not isinstance(timeout, int | float) or math.isnan(timeout) or timeout < 0:
         raise ValueError(f"timeout must be None or a number of seconds >= 0, got {timeout!r}")
     return float(timeout)

@@ -9,6 +9,7 @@ from ownership._fork import Descriptor
 VARIABLE = "LEASES_KEPT"
 
 _kept: dict[str, list[Descriptor]] | None = None
+_ids: frozenset[str] | None = None  # its keys
 
 
 def announce(pid: int, instance_id: str, numbers: list[int]) -> None:
@@ -28,7 +29,10 @@ def kept() -> frozenset[str]:
 
     A child that merely inherited the variable is another process: it has kept nothing.
     """
-    return frozenset(_found())
+    global _ids
+    if _ids is None:
+        _ids = frozenset(_found())
+    return _ids
 
 
 def _found() -> dict[str, list[Descriptor]]:

@@ -93,7 +93,7 @@ class Previous(Value):
 
 
 class Ending(NamedTuple):
-    """A :class:`Previous` in the making: every release writes one, so it is put into words by hand.
+    """A :class:`Previous` in the making: every release writes one, so it is put into words by hand (:func:`ending`).
 
     :ivar wall_ns: when
     """
@@ -101,15 +101,17 @@ class Ending(NamedTuple):
     how: Literal["released", "closed", "died", "broken"]
     reason: str
     wall_ns: int
-
-    @property
-    def text(self) -> bytes:
-        reason = b'"reason":%b,' % json.dumps(self.reason, ensure_ascii=False).encode() if self.reason else b""
-        return b'{"how":"%b",%b"at":"%b"}' % (self.how.encode(), reason, moment(self.wall_ns))
+    text: bytes
 
     @property
     def shown(self) -> Previous:
         return Previous(how=self.how, reason=self.reason, at=timestamp(self.wall_ns))
+
+
+def ending(how: Literal["released", "closed", "died", "broken"], reason: str, wall_ns: int) -> Ending:
+    """How an ownership ended, and its JSON: written now and again by whoever acquires next."""
+    told = b'"reason":%b,' % json.dumps(reason, ensure_ascii=False).encode() if reason else b""
+    return Ending(how, reason, wall_ns, b'{"how":"%b",%b"at":"%b"}' % (how.encode(), told, moment(wall_ns)))
 
 
 class Death(Value):

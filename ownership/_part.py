@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import os
 
 from ownership import _fork
@@ -13,7 +12,7 @@ from ownership._guard import Busy, Guard, Interrupting
 from ownership._hold import Hold
 from ownership._locking import locked
 from ownership._loss import is_later
-from ownership._models import Ending, GuardState, Malformed, OwnerIdentity, OwnerRecord
+from ownership._models import GuardState, Malformed, OwnerIdentity, OwnerRecord, ending
 from ownership._paths import Resource
 from ownership._pinned import DirectoryChanged, Signature, is_settled, signature_of
 from ownership._place import Place, pinned
@@ -182,9 +181,9 @@ class Part:
             self.blank(hold, hold.read())
             return
         remembered = hold.recall(self.token)
-        token, ending = max(remembered.token, self.token), Ending(how, reason[:120], wall_ns)  # type: ignore[arg-type]
+        token, end = max(remembered.token, self.token), ending(how, reason[:120], wall_ns)  # type: ignore[arg-type]
         # the guard first: a waiter that sees the record go must not find a guard that still names a live owner
-        hold.write(GuardState(token, None, ending, remembered.deaths, remembered.adopted))
+        hold.write(GuardState(token, None, end, remembered.deaths, remembered.adopted))
         self.place.directory.discard(self.filename)
 
     def blank(self, hold: Hold, remembered: GuardState) -> None:
@@ -219,8 +218,8 @@ class Part:
 
     def ended(self) -> Part:
         """What is left to say of it once nothing is left there: it keeps no directory open, which may be unmounted."""
-        rest = copy.copy(self)
-        rest.place = None  # type: ignore[assignment]
+        rest = Part.__new__(Part)
+        rest.__dict__.update(self.__dict__, place=None)
         return rest
 
     def forsake(self) -> None:

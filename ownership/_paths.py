@@ -128,7 +128,12 @@ def _resolve_known(spelled: str) -> Resource | None:
             pass
     except OSError:
         return None
-    return Resource(f"{known.path}/{base}", known.path, escape(os.fsencode(base)), above)
+    return Resource(f"{known.path}/{base}", known.path, _stem(base), above)
+
+
+@functools.lru_cache(maxsize=1024)
+def _stem(base: str) -> str:
+    return escape(os.fsencode(base))
 
 
 def _remember(spelled: str, canonical: str) -> None:
@@ -147,8 +152,10 @@ def _remember(spelled: str, canonical: str) -> None:
 
 def spelled_path(path: StrPath, parameter: str) -> str:
     """*path* as text; ``ValueError`` naming *parameter* if it cannot be one."""
+    if type(path) is str and path and "\0" not in path:
+        return path
     try:
-        spelled = path if type(path) is str else os.fsdecode(path)
+        spelled = os.fsdecode(path)
     except TypeError:
         raise ValueError(f"{parameter} must be a path, got {path!r}") from None
     if not spelled:

@@ -16,7 +16,7 @@ from ownership._hold import Hold
 from ownership._inspect import Inspection, examiner_of, inspection_of, lock_directories, resource_of
 from ownership._location import pin_registry
 from ownership._locking import locked
-from ownership._models import MAX_TOKEN, Ending, GuardState
+from ownership._models import MAX_TOKEN, GuardState, ending
 from ownership._paths import Resource, StrPath, resolve
 from ownership._pinned import DirectoryChanged
 from ownership._place import Place, existing, opened, pinned
@@ -165,8 +165,8 @@ def _evict_living(
     if owner is not None and examined.verdict.is_dead:
         place.directory.unlink_temporary(resource.name, owner.instance_id)
     who = f"pid {owner.pid}, {examined.verdict.value}" if owner else "whoever made the record"
-    ending = Ending("broken", f"evicted by decision: {who}", wall_ns)
-    hold.write(remembered._replace(token=token, owner=None, previous=ending))
+    end = ending("broken", f"evicted by decision: {who}", wall_ns)
+    hold.write(remembered._replace(token=token, owner=None, previous=end))
     if examined.signature is not None:
         place.directory.remove(f"{resource.name}.json", examined.signature)
     if not hold.is_at_path():

@@ -156,16 +156,21 @@ def head(raw: bytes) -> str:
 def encode_guard(state: GuardState) -> bytes:
     """*state* as exactly 512 bytes, so that one write replaces whatever was there."""
     text = _guard_text(state)
-    if len(text) > MAX_GUARD_BYTES and state.previous is not None:  # what is only for people goes first
+    if len(text) > MAX_GUARD_BYTES:
+        text = _shortened(state)
+    return text.ljust(MAX_GUARD_BYTES)
+
+
+def _shortened(state: GuardState) -> bytes:
+    """What fits of *state*: what is only for people goes first."""
+    if state.previous is not None:
         previous = state.previous.shown
         state = state._replace(previous=Previous(how=previous.how, at=previous.at))
-        text = _guard_text(state)
-    for kept in (2, 1, 0):
-        if len(text) > MAX_GUARD_BYTES:
-            text = _guard_text(state._replace(deaths=state.deaths[3 - kept :] if kept else ()))
-    if len(text) > MAX_GUARD_BYTES:
-        text = _guard_text(GuardState(state.token, state.owner, adopted=state.adopted))
-    return text.ljust(MAX_GUARD_BYTES)
+    for kept in (3, 2, 1, 0):
+        text = _guard_text(state._replace(deaths=state.deaths[3 - kept :] if kept else ()))
+        if len(text) <= MAX_GUARD_BYTES:
+            return text
+    return _guard_text(GuardState(state.token, state.owner, adopted=state.adopted))
 
 
 def _guard_text(state: GuardState) -> bytes:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import os
 import sys
+from collections.abc import Callable
 from types import ModuleType
 
 from ownership._errors import UnsupportedFilesystemError
@@ -48,8 +49,7 @@ def require_supported(path: str) -> None:
         )
 
 
-def euid() -> int:
-    return os.geteuid() if hasattr(os, "geteuid") else 0
+euid: Callable[[], int] = getattr(os, "geteuid", int)  # zero where there are no accounts by number
 
 
 def account(uid: int) -> tuple[str, str] | None:

@@ -19,8 +19,7 @@ MAX_FILE = 1 << 20  # of a /proc file; status lists up to 65,536 groups
 class Kernel:
     """Thin, stateless forms of the calls. All raise ``OSError``."""
 
-    def getpid(self) -> int:
-        return os.getpid()
+    getpid = staticmethod(os.getpid)
 
     def pidfd_open(self, pid: int) -> int:
         """pidfd_open(2); ENOSYS where Python was built without it."""
