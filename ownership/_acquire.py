@@ -5,8 +5,7 @@ from __future__ import annotations
 import errno
 import logging
 import random
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from ownership import _keeper
@@ -14,17 +13,18 @@ from ownership._clock import Clock
 from ownership._draft import draft, new_token
 from ownership._errors import AlreadyOwnedError, OwnershipError, explained
 from ownership._eviction import after_end
-from ownership._examine import Examined, Examiner, refusal
-from ownership._guard import PATIENCE, Busy, Interrupting
+from ownership._examine import FREE, Examined, Examiner, refusal
+from ownership._guard import PATIENCE, Busy, Guard, Interrupting
 from ownership._hold import Hold
-from ownership._holding import Holding, State
+from ownership._holding import Holding
 from ownership._locking import locked, peek
 from ownership._models import GuardState, OwnerIdentity
 from ownership._part import Part
 from ownership._paths import Resource
 from ownership._pinned import DirectoryChanged
 from ownership._place import Place, pinned
-from ownership._process import Identity, ProcessTable
+from ownership._process import Identity
+from ownership._state import State
 from ownership._sweep import sweep
 from ownership._waiting import Waiter, settles, timed_out
 
@@ -53,7 +53,6 @@ class _Refused(Exception):
         return refusal(self.resource, self.examined, self.place)
 
 
-@dataclass(slots=True)
 class Acquisition:
     """One call of acquire.
 
@@ -62,46 +61,52 @@ class Acquisition:
     :ivar littered: places where a dead owner may have left files
     """
 
-    resources: list[Resource]
-    registry: str | None
-    timeout: float
-    on_wait: OnWait | None
-    clock: Clock
-    processes: ProcessTable
-    examiner: Examiner
-    me: Identity
-    labels: dict[str, str]
-    first: bool = True
-    settled: bool = False
-    told: set[tuple[str, int]] = field(default_factory=set)
-    deadline: float = 0.0
-    littered: list[Place] = field(default_factory=list)
+    first = True
+    settled = False
     waiter: Waiter | None = None
+
+    def __init__(
+        self,
+        resources: list[Resource],
+        registry: str | None,
+        timeout: float,
+        on_wait: OnWait | None,
+        examiner: Examiner,
+        me: Identity,
+        labels: dict[str, str],
+    ) -> None:
+        self.resources = resources
+        self.registry = registry
+        self.timeout = timeout
+        self.on_wait = on_wait
+        self.clock: Clock = examiner.clock
+        self.examiner = examiner
+        self.me = me
+        self.labels = labels
+        self.told: set[tuple[str, int]] = set()
+        self.littered: list[Place] = []
+        self.deadline = self.clock.monotonic() + timeout
 
     def run(self, holding: Holding) -> None:
         """Own everything by *holding*, or raise and leave nothing."""
-        self.deadline = self.clock.monotonic() + self.timeout
+        moves = 0
         try:
-            self._run(holding)
+            while True:
+                try:
+                    self._attempt(holding)
+                    break
+                except DirectoryChanged:
+                    moves += 1
+                    self._pause(moves)
+                except _Unsettled as waiting:
+                    self.settled = settles(waiting.place, waiting.resource, waiting.examined, self.clock)
+                except _Refused as refused:
+                    self._wait(refused)
         finally:
             if self.waiter is not None:
                 self.waiter.close()
         for place in self.littered:
             sweep(place)
-
-    def _run(self, holding: Holding) -> None:
-        moves = 0
-        while True:
-            try:
-                self._attempt(holding)
-                return
-            except DirectoryChanged:
-                moves += 1
-                self._pause(moves)
-            except _Unsettled as waiting:
-                self.settled = settles(waiting.place, waiting.resource, waiting.examined, self.clock)
-            except _Refused as refused:
-                self._wait(refused)
 
     def _pause(self, moves: int) -> None:
         if moves > _MOVES:
@@ -112,9 +117,13 @@ class Acquisition:
 
     def _attempt(self, holding: Holding) -> None:
         """Lock every guard, in the order of the canonical paths, then decide."""
-        places = [pinned(one, self.registry, above=one.above if self.first else None) for one in self.resources]
+        places: list[Place] = []
+        guards: list[Guard] = []
+        for one in self.resources:
+            place = pinned(one, self.registry, above=one.above if self.first else None)
+            places.append(place)
+            guards.append(place.guard(one))
         self.first = False
-        guards = [place.guard(one) for place, one in zip(places, self.resources, strict=True)]
         until = max(self.deadline, self.clock.monotonic() + PATIENCE)
         decide = partial(self._decide, places, holding)
         try:
@@ -147,17 +156,13 @@ class Acquisition:
         if not examined.may_be_taken and not examined.unsettled:
             raise _Refused(place, resource, examined)
 
-    def _decide(self, places: list[Place], holding: Holding, holds: list[Hold]) -> None:
+    def _decide(self, places: list[Place], holding: Holding, *holds: Hold) -> None:
         found: list[tuple[GuardState, Examined]] = []
         for place, resource, hold in zip(places, self.resources, holds, strict=True):
             remembered = hold.read()
             examined = self.examiner.examine(place, resource, remembered)
-            if examined.unsettled and not self.settled:
-                raise _Unsettled(place, resource, examined)
-            if not examined.may_be_taken and not examined.unsettled:
-                raise _Refused(place, resource, examined)
-            if examined.malformed is not None:
-                log.warning("%s: reclaimed: %s", resource.shown, examined.judgement.reason)
+            if examined is not FREE:
+                self._require_takeable(place, resource, examined)
             found.append((remembered, examined))
         _keeper.KEEPER.add(holding)
         try:
@@ -167,6 +172,14 @@ class Acquisition:
         except BaseException:
             undo(holding, holds)
             raise
+
+    def _require_takeable(self, place: Place, resource: Resource, examined: Examined) -> None:
+        if examined.unsettled and not self.settled:
+            raise _Unsettled(place, resource, examined)
+        if not examined.may_be_taken and not examined.unsettled:
+            raise _Refused(place, resource, examined)
+        if examined.malformed is not None:
+            log.warning("%s: reclaimed: %s", resource.shown, examined.judgement.reason)
 
     def _take(
         self,
@@ -190,13 +203,14 @@ class Acquisition:
         if remembered.owner is not None:
             self._clear_temporary(place, resource, remembered.owner)
         part.stamped = True
-        remembered = after_end(remembered, examined, wall_ns, self.me.boot_id)
+        if examined is not FREE:
+            remembered = after_end(remembered, examined, wall_ns, self.me.boot_id)
         hold.write(GuardState(token, place.identity(self.me), *remembered[2:]))
         if examined.signature is not None:
             place.directory.remove(part.filename, examined.signature)
         place.owned[resource.name] = token
         part.publish(hold)
-        if part.made_witness or examined.verdict.is_dead:
+        if part.made_witness or (examined is not FREE and examined.verdict.is_dead):
             self.littered.append(place)
 
     def _clear_temporary(self, place: Place, resource: Resource, last: OwnerIdentity) -> None:
@@ -234,7 +248,7 @@ class Acquisition:
             self.on_wait(refused.error())
 
 
-def undo(holding: Holding, holds: list[Hold]) -> None:
+def undo(holding: Holding, holds: Sequence[Hold]) -> None:
     """Withdraw what was published, while the guards are held; what cannot be withdrawn now the keeper takes on."""
     for part, hold in zip(list(holding.parts), holds, strict=False):
         part.withdraw(hold)

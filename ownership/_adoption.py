@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hmac
-from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 from ownership import _keeper
 from ownership._acquire import undo
@@ -12,7 +12,7 @@ from ownership._draft import new_token, template_of
 from ownership._errors import HandoverError, OwnershipError
 from ownership._guard import PATIENCE, Interrupting
 from ownership._hold import Hold
-from ownership._holding import Holding, State, adopted_by
+from ownership._holding import Holding
 from ownership._locking import locked
 from ownership._models import GuardState, OwnerRecord, Previous, timestamp
 from ownership._part import Part
@@ -20,10 +20,10 @@ from ownership._paths import Resource, pinned_resource
 from ownership._pinned import DirectoryChanged
 from ownership._place import Place, pinned
 from ownership._record import changed, decode, encode
+from ownership._state import State, adopted_by
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(NamedTuple):
     """One resource of a claim that is handed over, and the token it is owned by."""
 
     path: str
@@ -35,13 +35,13 @@ class Target:
         return pinned_resource(self.path, whole=self.registry is not None)
 
 
-@dataclass(slots=True)
 class Adoption:
     """Own what *targets* name, if they are still owned by the tokens and carry the hash."""
 
-    holding: Holding
-    targets: tuple[Target, ...]
-    heir: str
+    def __init__(self, holding: Holding, targets: tuple[Target, ...], heir: str) -> None:
+        self.holding = holding
+        self.targets = targets
+        self.heir = heir
 
     def run(self) -> None:
         targets = sorted(self.targets, key=lambda one: one.path)
@@ -58,7 +58,7 @@ class Adoption:
                 raise interrupting.told() from None
         raise HandoverError(f"{targets[0].path}: its lock directory keeps being changed", resource=targets[0].path)
 
-    def _adopt(self, places: list[Place], targets: list[Target], holds: list[Hold]) -> None:
+    def _adopt(self, places: list[Place], targets: list[Target], *holds: Hold) -> None:
         found = [
             (place, target, hold, hold.read(), self._offered(place, target))
             for place, target, hold in zip(places, targets, holds, strict=True)

@@ -51,8 +51,6 @@ def _is_text(text: str) -> bool:
 
 def checked_resources(resource: StrPath, also: Iterable[StrPath], registry: str | None) -> list[Resource]:
     """The canonical resources, each once; the first is the claim's own."""
-    if not also:
-        return [resolve(resource, whole=registry is not None)]
     if isinstance(also, str | bytes):
         raise ValueError(f"also must be a list of paths, got {also!r}")
     found: dict[str, Resource] = {}

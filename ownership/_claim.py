@@ -16,12 +16,11 @@ from ownership import _keeper, _kept
 from ownership._arguments import checked_labels, checked_timeout
 from ownership._errors import OwnershipError, OwnershipLostError
 from ownership._handover import HandingOver, Heir
-from ownership._holding import Holding, State
+from ownership._holding import Holding
 from ownership._models import OwnerRecord
 from ownership._process import printable
 from ownership._ref import OwnerRef
-
-_OWNING = (State.HELD, State.ACQUIRING)
+from ownership._state import OWNING, State
 
 
 class Claim:
@@ -202,7 +201,7 @@ class Claim:
 
     def __del__(self) -> None:
         holding = getattr(self, "_holding", None)
-        if holding is None or holding.state not in _OWNING:
+        if holding is None or holding.state not in OWNING:
             return
         if holding.process != os.getpid() or sys.is_finalizing():
             return

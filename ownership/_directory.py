@@ -47,12 +47,14 @@ class LockDirectory(PinnedDirectory):
 
     def _publish_unnamed(self, filename: str, content: bytes, into: Descriptor, keep: bool) -> tuple[int, int]:
         assert UNNAMED is not None
-        fd = self.descriptor.number
+        fd, mode = self.descriptor.number, self.location.file_mode
         kept = False
         try:
-            found = into.open(".", UNNAMED | os.O_RDWR | NO_FOLLOW, self.location.file_mode, fd)
-            self._write(into.number, content)
-            self._own(into.number, found)
+            found = into.open(".", UNNAMED | os.O_RDWR | NO_FOLLOW, mode, fd)
+            if os.write(into.number, content) != len(content):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            if found.st_mode & 0o7777 != mode or self.location.account:
+                self._own(into.number, found)
             os.link(f"/proc/self/fd/{into.number}", filename, dst_dir_fd=fd, follow_symlinks=True)
             kept = keep
         finally:
@@ -104,14 +106,11 @@ class LockDirectory(PinnedDirectory):
 
     def fill(self, number: int, content: bytes) -> os.stat_result:
         """Write *content* whole, with the documented mode and owner whatever the umask."""
-        self._write(number, content)
+        if content and os.write(number, content) != len(content):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         found = os.fstat(number)
         self._own(number, found)
         return found
-
-    def _write(self, number: int, content: bytes) -> None:
-        if content and os.write(number, content) != len(content):
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     def _own(self, number: int, found: os.stat_result) -> None:
         """Mode and owner of a file just made, as documented, whatever the umask."""
@@ -141,7 +140,7 @@ class LockDirectory(PinnedDirectory):
     def discard(self, filename: str) -> None:
         """Unlink what was looked at just now, under its guard."""
         try:
-            os.unlink(filename, dir_fd=self.fd)
+            os.unlink(filename, dir_fd=self.descriptor.number)
         except FileNotFoundError:
             return
         except OSError as error:

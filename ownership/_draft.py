@@ -17,7 +17,9 @@ _templates: dict[tuple[object, ...], Template] = {}
 def draft(place: Place, resource: Resource, me: Identity, labels: dict[str, str]) -> Template:
     """The record of this process for *resource*, but for token and time."""
     device = place.directory.descriptor.device
-    key = (resource.path, me.instance_id, device, *labels.items())
+    key: tuple[object, ...] = (resource.path, me.instance_id, device)
+    if labels:
+        key += tuple(labels.items())
     template = _templates.get(key)
     if template is None:
         record = OwnerRecord(resource=resource.shown, token=1, device=device, labels=labels, **template_of(me))

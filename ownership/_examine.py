@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from ownership._clock import Clock
@@ -30,8 +29,7 @@ from ownership._verdict import (
 from ownership._witness import ask
 
 
-@dataclass(frozen=True, slots=True)
-class Examined:
+class Examined(NamedTuple):
     """What is at a resource's record, and the verdict on its owner.
 
     :ivar record: the record, ``None`` if there is none or it is malformed

@@ -17,7 +17,7 @@ from functools import partial
 from ownership._errors import explained
 
 gate = threading.RLock()
-_held: set[Descriptor] = set()
+held: set[Descriptor] = set()
 _in_child: list[Callable[[], None]] = []
 _installed = False
 _MANY = 256
@@ -35,7 +35,7 @@ class Descriptor:
 
     def open(self, path: str, flags: int, mode: int = 0o600, dir_fd: int | None = None) -> os.stat_result:
         """Open *path* and remember which file that is. Call with ``gate`` held if it is going to be locked."""
-        _held.add(self)
+        held.add(self)
         self._numbers.extend(map(partial(os.open, dir_fd=dir_fd), (path,), (flags,), (mode,)))
         self.number = self._numbers[0]
         try:
@@ -52,16 +52,14 @@ class Descriptor:
         self.device, self.inode = found.st_dev, found.st_ino
         self._numbers.append(number)
         self.number = number
-        _held.add(self)
+        held.add(self)
 
     def intact(self) -> bool:
         """Whether the number still stands for the file that was opened."""
-        if self.number < 0:
-            return False
         try:
             found = os.fstat(self.number)
         except OSError as error:
-            return error.errno != errno.EBADF  # only that one says that it was closed
+            return error.errno != errno.EBADF  # only that one says that it is closed
         return found.st_ino == self.inode and found.st_dev == self.device
 
     def forget(self) -> None:
@@ -82,16 +80,12 @@ class Descriptor:
         self._numbers.clear()
         self.number = -1
         self.device = self.inode = 0
-        _held.discard(self)
-
-
-def has_room() -> bool:
-    """Whether we hold few enough descriptors, of those that the process may have, to keep one that only saves time."""
-    return len(_held) < _room()
+        held.discard(self)
 
 
 @functools.cache
-def _room() -> int:
+def room() -> int:
+    """How many of the descriptors that the process may have we hold at most before none is kept only to save time."""
     try:
         import resource
     except ImportError:
@@ -125,7 +119,7 @@ def _after() -> None:
 def _child() -> None:
     global gate
     gate = threading.RLock()
-    for descriptor in list(_held):
+    for descriptor in list(held):
         descriptor.close()
     for callback in _in_child:
         callback()

@@ -46,6 +46,8 @@ class Interrupting(Exception):
 class Guard:
     """The guard of one resource in one lock directory; one object per process.
 
+    :ivar record_name: the owner record beside it
+    :ivar record_path: where the path leads to that
     :ivar afterwards: what an interrupting call of the same thread left to do once the guard is free; must not raise
     """
 
@@ -54,6 +56,8 @@ class Guard:
         self.resource = resource
         self.filename = f"{resource.name}.guard"
         self.path = directory.file(self.filename)
+        self.record_name = f"{resource.name}.json"
+        self.record_path = directory.file(self.record_name)
         self.afterwards: list[Callable[[], object]] = []
         self.inside: set[int] = set()  # threads
         self.spare: dict[None, Descriptor] = {}  # at most one: taken and put back in single steps
@@ -66,6 +70,11 @@ class Guard:
 
     def __del__(self) -> None:
         self.close_spare()
+
+    def catch_up(self) -> None:
+        """Do what was put off until the guard is free."""
+        while self.afterwards:
+            self.afterwards.pop()()
 
     def timeout(self, holder: int | None) -> GuardTimeoutError:
         who = f"pid {holder}" if holder else "a process this system does not name"
@@ -90,32 +99,31 @@ class Guard:
         return explained(error, self.path, self.directory.remedy(self.filename, error))
 
 
-_recent: dict[Guard, None] = {}  # the last used ones, oldest first: they keep descriptor and memory
+recent: dict[Guard, None] = {}  # the last used ones, oldest first: they keep descriptor and memory
 _mutex = threading.Lock()
 
 
 def remember(guard: Guard) -> None:
-    if guard in _recent:
-        return
-    _recent[guard] = None
-    if len(_recent) > _KEPT:
+    """*guard*, not among the recent ones, was used."""
+    recent[guard] = None
+    if len(recent) > _KEPT:
         with _mutex:
-            oldest = next(iter(_recent), guard)
-            _recent.pop(oldest, None)
+            oldest = next(iter(recent), guard)
+            recent.pop(oldest, None)
         oldest.close_spare()
 
 
 def forget_guards(directory: LockDirectory) -> None:
     """Close what is kept open of *directory*."""
-    for guard in [guard for guard in list(_recent) if guard.directory is directory]:
-        _recent.pop(guard, None)
+    for guard in [guard for guard in list(recent) if guard.directory is directory]:
+        recent.pop(guard, None)
         guard.close_spare()
 
 
 def _child() -> None:
     global _mutex
     _mutex = threading.Lock()
-    _recent.clear()
+    recent.clear()
 
 
 _fork.in_child(_child)

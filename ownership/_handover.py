@@ -17,9 +17,10 @@ from ownership._acquire import give_up
 from ownership._adoption import Adoption, Target
 from ownership._clock import SYSTEM_CLOCK, Clock
 from ownership._errors import HandoverError, OwnershipLostError, with_path
-from ownership._holding import Holding, State
+from ownership._holding import Holding
 from ownership._process import ProcessTable, system_processes
 from ownership._ref import absolute_path
+from ownership._state import State
 from ownership._watch import Watch
 
 VARIABLE = "LEASES_HEIR"
@@ -96,14 +97,14 @@ class _Right(BaseModel):
     targets: Annotated[list[tuple[str, str | None, int]], Field(min_length=1)]
 
 
-@dataclass(slots=True)
 class HandingOver(Generic[_Claim]):
     """``with claim.handover()``: offers the claim, and waits at the end of the block for somebody to adopt it."""
 
-    holding: Holding
-    timeout: float
-    claim_of: Callable[[Holding], _Claim]
-    process: int = 0
+    def __init__(self, holding: Holding, timeout: float, claim_of: Callable[[Holding], _Claim]) -> None:
+        self.holding = holding
+        self.timeout = timeout
+        self.claim_of = claim_of
+        self.process = 0
 
     def __enter__(self) -> Heir[_Claim]:
         secret = secrets.token_hex(32)

@@ -14,7 +14,7 @@ from filelock import lock_descriptor
 from ownership import _fork
 from ownership._clock import Clock
 from ownership._fork import Descriptor
-from ownership._guard import Busy, Guard, remember
+from ownership._guard import Busy, Guard, recent, remember
 from ownership._models import GuardState
 from ownership._pinned import DirectoryChanged
 from ownership._process import lock_holder
@@ -70,15 +70,18 @@ class Hold:
         """
         guard = self._guard
         for descriptor in list(self._taken):
-            if descriptor is not None and self._unlock(descriptor) and _fork.has_room():
+            if descriptor is None:
+                continue
+            if self._unlock(descriptor) and len(_fork.held) < _fork.room():
                 # from us to the guard in one step
                 (kept,) = map(guard.spare.setdefault, _NONE, map(self._taken.pop, (0,)))
                 if kept is not descriptor:
                     descriptor.close()
-            elif descriptor is not None:
+            else:
                 descriptor.close()
         guard.inside.discard(self._thread)
-        remember(guard)
+        if guard not in recent:
+            remember(guard)
 
     def _unlock(self, descriptor: Descriptor) -> bool:
         """Whether it is open still, and unlocked."""
@@ -145,7 +148,7 @@ class Hold:
             return False
         except OSError as error:
             raise self._guard.told(error) from None
-        if (current.st_ino, current.st_dev) != (self._descriptor.inode, self._descriptor.device):
+        if current.st_ino != self._descriptor.inode or current.st_dev != self._descriptor.device:
             return False
         # one link, and found at the path: then the directory at the path is the pinned one
         return current.st_nlink == 1 or self._guard.directory.is_at_path()

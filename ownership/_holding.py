@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import enum
 import os
 import threading
 from collections.abc import Callable, Collection
 from functools import partial
 from typing import Any, TypeVar
 
+from ownership import _fork
 from ownership._callbacks import CALLBACKS, call
 from ownership._clock import Clock
 from ownership._errors import OwnershipError, OwnershipLostError
@@ -22,21 +22,15 @@ from ownership._paths import Resource
 from ownership._pinned import DirectoryChanged
 from ownership._process import Identity, printable
 from ownership._record import changed, encode
+from ownership._state import ADOPTED, OWNING, State, adopted_by
 
 OnLoss = Callable[[OwnershipLostError], object]
 _Result = TypeVar("_Result")
 
-_ADOPTED = 32  # characters of the hash that are kept
 _FOLLOWED = 8  # times that a changed directory is followed before giving up
 
 
-class State(enum.Enum):
-    ACQUIRING = "acquiring"
-    HELD = "held"
-    RELEASED = "released"
-    HANDED_OVER = "handed over"
-    LOST = "lost"
-    FORKED = "forked"
+_mutex: Any = threading.RLock()  # of all states and events: they are changed in no time
 
 
 class Holding:
@@ -47,19 +41,19 @@ class Holding:
     :ivar reason: why it was lost
     """
 
+    state = State.ACQUIRING
+    reason = ""
+    heir: str | None = None
+    abandoned = False
+    _event: threading.Event | None = None
+    _on_loss: tuple[OnLoss, ...] = ()
+
     def __init__(self, me: Identity, clock: Clock, primary: Resource, process: int) -> None:
         self.me = me
         self.clock = clock
         self.primary = primary
         self.parts: list[Part] = []
-        self.state = State.ACQUIRING
-        self.reason = ""
-        self.heir: str | None = None
-        self.abandoned = False
         self.process = process
-        self.mutex: Any = threading.RLock()
-        self._event: threading.Event | None = None
-        self._on_loss: tuple[OnLoss, ...] = ()
 
     @property
     def part(self) -> Part:
@@ -69,7 +63,7 @@ class Holding:
     @property
     def lost(self) -> threading.Event:
         """Made when somebody asks for it, or when it has to be set."""
-        with self.mutex:
+        with _mutex:
             if self._event is None:
                 self._event = threading.Event()
             return self._event
@@ -77,7 +71,7 @@ class Holding:
     def on_loss(self, callback: OnLoss) -> None:
         """Have *callback* called on the second thread once this is lost; soon, if it is already."""
         CALLBACKS.prepare()
-        with self.mutex:
+        with _mutex:
             if self.state is State.LOST:
                 call(callback, self.loss())
             else:
@@ -91,11 +85,13 @@ class Holding:
         :raises DirectoryChanged: it was replaced, and *follow* is off
         """
         deadline = self.clock.monotonic() + wait
-        self._require_place(part)
+        if part.place is None:
+            self._require_place(part)
         for _ in range(_FOLLOWED):
             try:
-                part.place.directory.ensure_open()
-                return locked([part.guard], deadline, self.clock, lambda holds: action(holds[0]))
+                if not part.place.directory.descriptor.intact():
+                    part.place.directory.ensure_open()
+                return locked([part.guard], deadline, self.clock, action)
             except DirectoryChanged:
                 if not follow:
                     raise
@@ -112,8 +108,8 @@ class Holding:
 
     def retire(self, state: State) -> bool:
         """Make the handle inert at once; false if it already was."""
-        with self.mutex:
-            if self.state not in (State.HELD, State.ACQUIRING):
+        with _mutex:
+            if self.state not in OWNING:
                 return False
             self.state = state
             return True
@@ -124,17 +120,19 @@ class Holding:
         :raises OSError: what stood in the way, after every part was tried
         """
         failure: Exception | None = None
-        reason = printable(reason)
+        left = False
+        reason = reason and printable(reason)
         for part in self.parts:
             if part.retired:
                 continue
             part.disclaim()
             try:
                 if part.stamped:
-                    remove = partial(part.remove, how=how, reason=reason, wall_ns=self.clock.wall_ns())
+                    remove = partial(part.remove, how, reason, self.clock.wall_ns())
                     self.under_guard(part, remove, wait=wait, follow=False)
             except Interrupting:  # this thread is inside; carried out when it leaves
                 part.guard.afterwards.append(lambda: self.withdraw_quietly(how, reason))
+                left = True
                 continue
             except (DirectoryChanged, FileNotFoundError):
                 pass  # the directory was deleted, and our record with it
@@ -144,7 +142,7 @@ class Holding:
             part.retire()
         if failure is not None:
             raise failure
-        return all(part.retired for part in self.parts)
+        return not left
 
     def withdraw_quietly(self, how: str, reason: str) -> bool:
         """One attempt without waiting; the keeper comes back for what is left."""
@@ -230,8 +228,8 @@ class Holding:
 
         :param came_by: how the owners after us came in; if one is our own heir, nothing was lost
         """
-        with self.mutex:
-            adopted = self.heir is not None and bool({adopted_by(self.heir), self.heir[:_ADOPTED]} & set(came_by))
+        with _mutex:
+            adopted = self.heir is not None and bool({adopted_by(self.heir), self.heir[:ADOPTED]} & set(came_by))
             if self.state is State.HELD:
                 self.state, self.reason = (State.HANDED_OVER if adopted else State.LOST), reason
             callbacks, self._on_loss = self._on_loss, ()
@@ -262,13 +260,15 @@ class Holding:
 
     def disown(self) -> None:
         """We are a forked child: our parent owns it, not we."""
-        self.mutex = threading.RLock()
         self._event, self._on_loss = None, ()
-        if self.state in (State.HELD, State.ACQUIRING):
+        if self.state in OWNING:
             self.state = State.FORKED
             self.lost.set()
 
 
-def adopted_by(heir: str) -> str:
-    """What the record of an heir carries: by which hand-over it came in. The guard keeps it too, without the word."""
-    return f"adopted:{heir[:_ADOPTED]}"
+def _child() -> None:
+    global _mutex
+    _mutex = threading.RLock()
+
+
+_fork.in_child(_child)

@@ -16,11 +16,12 @@ import time
 from ownership import _fork
 from ownership._callbacks import CALLBACKS
 from ownership._errors import OwnershipError, explained
-from ownership._holding import Holding, State
+from ownership._holding import Holding
 from ownership._patrol import Patrol, Watchman
 from ownership._pinned import DirectoryChanged
 from ownership._place import Place, forget, forget_unused, places
 from ownership._rounds import Rounds
+from ownership._state import State
 
 TICK = 0.25  # seconds between two looks at what is owned
 _IDLE = 2.0  # seconds a witness stays after its process owned anything in that directory

@@ -21,12 +21,12 @@ def locked(
     guards: Sequence[Guard],
     deadline: float,
     clock: Clock,
-    action: Callable[[list[Hold]], _Result],
+    action: Callable[..., _Result],
     *,
     patient: bool = True,
     anywhere: bool = False,
 ) -> _Result:
-    """*action* with all *guards* held: nobody else decides about their resources meanwhile.
+    """*action*, called with a :class:`Hold` of each, while all *guards* are held: nobody else decides meanwhile.
 
     An exception that a signal handler raises at any point leaves the guards free: every step out may be repeated.
 
@@ -39,31 +39,29 @@ def locked(
     :raises Interrupting: this thread is inside one of them already
     """
     thread = threading.get_ident()
+    holds: list[Hold] = []
     for guard in guards:
         if thread in guard.inside:
             raise Interrupting(guard)
-    holds = [Hold(guard, thread) for guard in guards]
+        holds.append(Hold(guard, thread))
     try:
         try:
             for hold in holds:
                 hold.enter(deadline, clock, patient, anywhere)
-            result = action(holds)
+            result = action(*holds)
         finally:
             for hold in holds:
                 hold.leave()
     except BaseException:
         for hold in holds:
             hold.leave()  # again: the signal may have come on the way out
-        _catch_up(guards)
+        for guard in guards:
+            guard.catch_up()
         raise
-    _catch_up(guards)
-    return result
-
-
-def _catch_up(guards: Sequence[Guard]) -> None:
     for guard in guards:
-        while guard.afterwards:
-            guard.afterwards.pop()()
+        if guard.afterwards:
+            guard.catch_up()
+    return result
 
 
 def peek(directory: LockDirectory, resource: Resource) -> GuardState:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime as dt
 import json
 import time
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -147,8 +146,7 @@ class GuardState(NamedTuple):
 NO_GUARD_STATE = GuardState()
 
 
-@dataclass(frozen=True, slots=True)
-class Malformed:
+class Malformed(NamedTuple):
     """Something at a record's path that says nothing: whoever published last is asked of the guard."""
 
     head: str

@@ -19,7 +19,7 @@ from ownership._examine import Examiner
 from ownership._handover import VARIABLE, heir_from
 from ownership._holding import Holding
 from ownership._location import pin_registry
-from ownership._paths import StrPath
+from ownership._paths import StrPath, resolve
 from ownership._process import ProcessTable, system_processes
 
 
@@ -58,8 +58,8 @@ def acquire(
     :raises ValueError: an argument that cannot be right
     """
     table = processes or system_processes()
-    shared = pin_registry(registry)
-    found = checked_resources(resource, also, shared)
+    shared = None if registry is None else pin_registry(registry)
+    found = checked_resources(resource, also, shared) if also else [resolve(resource, whole=shared is not None)]
     try:
         me = table.current()
     except OSError as error:
@@ -69,11 +69,9 @@ def acquire(
         shared,
         checked_timeout(timeout),
         on_wait,
-        clock,
-        table,
         Examiner(table, clock, _kept.kept(), acquiring=True),
         me,
-        checked_labels(labels),
+        {} if labels is None else checked_labels(labels),
     )
     holding = Holding(me, clock, found[0], me.pid if processes is None else os.getpid())
     try:

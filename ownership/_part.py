@@ -30,6 +30,11 @@ class Part:
     :ivar retired: nothing of ours is left there
     """
 
+    signature: Signature | None = None
+    confirmed = stamped = published = retired = made_witness = False
+    _record: OwnerRecord | None = None
+    _open: Descriptor | None = None  # our record, while it is the file that we published
+
     def __init__(
         self, place: Place, resource: Resource, registry: str | None, instance_id: str, token: int, raw: bytes
     ) -> None:
@@ -38,10 +43,6 @@ class Part:
         self.instance_id = instance_id
         self.token = token
         self.raw = raw
-        self.signature: Signature | None = None
-        self.confirmed = self.stamped = self.published = self.retired = self.made_witness = False
-        self._record: OwnerRecord | None = None
-        self._open = Descriptor()
         self._put(place)
 
     def _leave_behind(self) -> None:
@@ -54,20 +55,17 @@ class Part:
         self.place.leave(self)
         self.place.move_out()
 
-    def _clear(self, holds: list[Hold]) -> None:
+    def _clear(self, hold: Hold) -> None:
         found = self.place.directory.read(self.filename)
         if found is not None and found[0] == self.raw:
             self.place.directory.unlink(self.filename)
-        self.blank(holds[0], holds[0].read())
+        self.blank(hold, hold.read())
 
     def _put(self, place: Place) -> None:
         self.place: Place = place
-        self.filename = f"{self.resource.name}.json"
-        self.path = place.directory.file(self.filename)
-
-    @property
-    def guard(self) -> Guard:
-        return self.place.guard(self.resource)
+        self.guard: Guard = place.guard(self.resource)
+        self.filename = self.guard.record_name
+        self.path = self.guard.record_path
 
     @property
     def temporary(self) -> str:
@@ -101,22 +99,24 @@ class Part:
 
     def is_there(self) -> bool:
         """Whether our record is at its place: the file that we hold open, or else by what it says."""
-        if self._open.number >= 0:
-            intact = self._open.intact()
-            there = intact and self._is_open_file()
-            self._open.close(intact=intact)
+        held = self._open
+        if held is not None and held.number >= 0:
+            intact = held.intact()
+            there = intact and self._leads_to(held)
+            held.close(intact=intact)
+            self._open = None
             if there:
                 return True
         found = self.place.directory.read(self.filename)
         return found is not None and (found[0] == self.raw or self.is_ours(decode(found[0], self.resource.shown)))
 
-    def _is_open_file(self) -> bool:
+    def _leads_to(self, held: Descriptor) -> bool:
         """Whether the path leads to the file that we hold open: nobody else can have its inode."""
         try:
             found = os.lstat(self.path)
         except (FileNotFoundError, NotADirectoryError):
             return False
-        return found.st_ino == self._open.inode and found.st_dev == self._open.device
+        return found.st_ino == held.inode and found.st_dev == held.device
 
     def is_untouched(self) -> bool:
         """Whether the path leads to the very file that a read has confirmed. One system call."""
@@ -146,17 +146,18 @@ class Part:
         """
         directory = self.place.directory
         self.published = True
-        self._open.close()
-        keep = self._open if _fork.has_room() else None
+        if self._open is not None:
+            self._open.close()
+        self._open = Descriptor() if len(_fork.held) < _fork.room() else None
         try:
-            published = directory.publish(self.filename, self.raw, self.temporary, keep)
+            published = directory.publish(self.filename, self.raw, self.temporary, self._open)
         except FileExistsError:
             raise DirectoryChanged from None
         self._check(published, hold)
 
     def recheck(self, hold: Hold) -> None:
         """:raises DirectoryChanged: directory or guard are others by now"""
-        self._open.close()
+        self._let_go()
         self.signature, self.confirmed = self.place.directory.signature(self.filename), False
         if self.signature is None or not hold.is_at_path():
             raise DirectoryChanged
@@ -167,15 +168,20 @@ class Part:
         :raises DirectoryChanged: directory or guard are others by now
         """
         self.published = True
-        self._open.close()
+        self._let_go()
         self._check(self.place.directory.replace(self.filename, self.raw, self.temporary), hold)
 
+    def _let_go(self) -> None:
+        if self._open is not None:
+            self._open.close()
+
     def _check(self, published: tuple[int, int], hold: Hold) -> None:
-        self.signature, self.confirmed = self.place.directory.signature(self.filename), False
-        if self.signature is None or self.signature[:2] != published or not hold.is_at_path():
+        found = self.place.directory.signature(self.filename)
+        self.signature, self.confirmed = found, False
+        if found is None or found[:2] != published or not hold.is_at_path():
             raise DirectoryChanged
 
-    def remove(self, hold: Hold, how: str, reason: str, wall_ns: int) -> None:
+    def remove(self, how: str, reason: str, wall_ns: int, hold: Hold) -> None:
         """Remove our record, if it is ours, and remember in the guard how that ownership ended."""
         if not self.is_there():
             self.blank(hold, hold.read())
@@ -212,14 +218,15 @@ class Part:
 
     def retire(self) -> None:
         """Nothing of ours is left there."""
-        self._open.close()
+        if self._open is not None:
+            self._open.close()
         self.retired = True
-        self.place.leave(self)
+        self.place.users.discard(self)
 
     def ended(self) -> Part:
         """What is left to say of it once nothing is left there: it keeps no directory open, which may be unmounted."""
         rest = Part.__new__(Part)
-        rest.__dict__.update(self.__dict__, place=None)
+        rest.__dict__.update(self.__dict__, place=None, guard=None)
         return rest
 
     def forsake(self) -> None:

@@ -7,7 +7,7 @@ import os
 import stat
 import threading
 from typing import Any, NamedTuple
-from weakref import WeakValueDictionary
+from weakref import ReferenceType, ref
 
 from ownership import _fork
 from ownership._directory import LockDirectory
@@ -21,6 +21,8 @@ from ownership._pinned import DirectoryChanged
 from ownership._process import Identity
 from ownership._system import euid, require_supported
 from ownership._witness import Witness
+
+_MANY = 256  # names of guards, the forgotten ones included, before those are cleared away
 
 
 class Place:
@@ -39,7 +41,7 @@ class Place:
         self.users: set[object] = same.users if same else set()
         self.idle_since: float | None = None
         self._identity: OwnerIdentity | None = None
-        self._guards: WeakValueDictionary[str, Guard] = WeakValueDictionary()
+        self._guards: dict[str, ReferenceType[Guard]] = {}
 
     def identity(self, me: Identity) -> OwnerIdentity:
         """Who we are, as records in this directory say it."""
@@ -57,13 +59,19 @@ class Place:
 
     def guard(self, resource: Resource) -> Guard:
         """The one guard object of this process for *resource*."""
-        guard = self._guards.get(resource.name)
-        if guard is None:
-            with self.mutex:
-                guard = self._guards.get(resource.name)
-                if guard is None:
-                    guard = self._guards[resource.name] = Guard(self.directory, resource)
-        return guard
+        known = self._guards.get(resource.name)
+        return (known() if known is not None else None) or self._make_guard(resource)
+
+    def _make_guard(self, resource: Resource) -> Guard:
+        with self.mutex:
+            known = self._guards.get(resource.name)
+            guard = known() if known is not None else None
+            if guard is None:
+                if len(self._guards) >= _MANY:
+                    self._guards = {name: one for name, one in self._guards.items() if one() is not None}
+                guard = Guard(self.directory, resource)
+                self._guards[resource.name] = ref(guard)
+            return guard
 
     def enter(self, user: object) -> None:
         """*user* is about to publish here. Once or often is the same.
@@ -115,6 +123,14 @@ class _Known(NamedTuple):
     above: Facts
     user: int
 
+    def is_current(self, above: os.stat_result) -> bool:
+        """That the lock directory itself is still the same, the look at its guard says."""
+        return (
+            self.above == (above.st_dev, above.st_ino, above.st_mode, above.st_uid)
+            and self.user == euid()
+            and self.place.directory.descriptor.intact()
+        )
+
 
 _places: dict[str, Place] = {}
 _known: dict[str, _Known] = {}
@@ -128,8 +144,10 @@ def pinned(resource: Resource, registry: str | None = None, *, above: os.stat_re
     :param above: what ``stat`` of the parent said just now
     :raises OSError: the parent is missing, unsafe, or another account's
     """
-    if above is not None and registry is None and (place := _recall(resource.parent, above)):
-        return place
+    if above is not None and registry is None:
+        known = _known.get(resource.parent)
+        if known is not None and known.is_current(above):
+            return known.place
     require_supported(resource.path)
     for _ in range(16):
         location = locate_registry(registry) if registry is not None else _located(resource.parent)
@@ -145,14 +163,6 @@ def pinned(resource: Resource, registry: str | None = None, *, above: os.stat_re
         _remember(resource.parent, place, registry)
         return place
     raise explained(OSError(errno.EAGAIN, "the lock directory keeps vanishing"), resource.parent)
-
-
-def _recall(parent: str, above: os.stat_result) -> Place | None:
-    known = _known.get(parent)
-    if known is None or known.above != facts_of(above) or known.user != euid():
-        return None
-    # that the lock directory itself is still the same, the look at its guard says
-    return known.place if known.place.directory.descriptor.intact() else None
 
 
 def _remember(parent: str, place: Place, registry: str | None) -> None:

@@ -114,12 +114,12 @@ def _decided(resource: Resource, registry: str | None, examiner: Examiner, decid
     """Look and decide under the guard; what was seen there. Where there is nothing, nothing is made."""
     settled = False
 
-    def act(place: Place, holds: list[Hold]) -> Inspection:
-        remembered = holds[0].read()
+    def act(place: Place, hold: Hold) -> Inspection:
+        remembered = hold.read()
         examined = examiner.examine(place, resource, remembered)
         if examined.unsettled and not settled:
             raise _Unsettled(examined)
-        decide(place, holds[0], remembered, examined)
+        decide(place, hold, remembered, examined)
         return inspection_of(resource, registry, remembered, examined)
 
     for _ in range(_FOLLOWED):
@@ -251,12 +251,12 @@ def _reclaim_named(
             raise _Unsettled(examined)
         return examined.may_be_taken or settled
 
-    def act(holds: list[Hold]) -> tuple[Inspection, bool]:
-        remembered = holds[0].read()
+    def act(hold: Hold) -> tuple[Inspection, bool]:
+        remembered = hold.read()
         examined = examiner.examine(place, resource, remembered)
         taken = may_go(examined)
         if taken:
-            _evict(place, resource, holds[0], remembered, examined, examiner)
+            _evict(place, resource, hold, remembered, examined, examiner)
         return inspection_of(resource, registry, remembered, examined), taken
 
     remembered, examined = examiner.look(place, resource)

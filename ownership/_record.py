@@ -156,9 +156,7 @@ def head(raw: bytes) -> str:
 def encode_guard(state: GuardState) -> bytes:
     """*state* as exactly 512 bytes, so that one write replaces whatever was there."""
     text = _guard_text(state)
-    if len(text) > MAX_GUARD_BYTES:
-        text = _shortened(state)
-    return text.ljust(MAX_GUARD_BYTES)
+    return text.ljust(MAX_GUARD_BYTES) if len(text) <= MAX_GUARD_BYTES else _shortened(state).ljust(MAX_GUARD_BYTES)
 
 
 def _shortened(state: GuardState) -> bytes:

@@ -6,9 +6,10 @@ import os
 import time
 from collections.abc import Collection, Iterable, Iterator
 
-from ownership._holding import Holding, State
+from ownership._holding import Holding
 from ownership._notices import Changes, Notices
 from ownership._place import Place
+from ownership._state import State
 
 _FEW = 64  # claims that are looked at one by one; a look is one stat
 _TURNS, _QUIET_TURNS = 16, 64  # ticks in which each of many is looked at once; the latter while the kernel tells all

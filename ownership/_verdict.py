@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from ownership._models import OwnerIdentity
 from ownership._process import Comparison, Identity, ProcessObservation, ProcessState, compare_start_ids, printable
@@ -49,8 +49,7 @@ class WitnessState(enum.Enum):
     UNTESTABLE = "untestable"
 
 
-@dataclass(frozen=True, slots=True)
-class Testimony:
+class Testimony(NamedTuple):
     """What a witness says.
 
     :ivar beat: seconds of the owner's CLOCK_MONOTONIC at its last heartbeat, ``None`` if unreadable
@@ -61,8 +60,7 @@ class Testimony:
     beat: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Observation:
+class Observation(NamedTuple):
     """The facts about one record's owner, as far as they were looked at.
 
     :ivar process: a look at its pid, when boot and pid namespace are ours
@@ -79,8 +77,7 @@ class Observation:
     expired: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Self:
+class Self(NamedTuple):
     """Who asks.
 
     :ivar holds: this process has a handle that owns by this very record
@@ -94,8 +91,7 @@ class Self:
     acquiring: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Judgement:
+class Judgement(NamedTuple):
     """A verdict and the fact behind it, in words for people."""
 
     verdict: Verdict

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import re
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from ownership._process._kernel import Kernel, read_file
 
@@ -25,8 +25,7 @@ _THREAD_GROUP = re.compile(rb"^Tgid:\s*(\d+)\s*$", re.MULTILINE)
 _CORE_DUMPING = re.compile(rb"^CoreDumping:\s*1\s*$", re.MULTILINE)
 
 
-@dataclass(frozen=True, slots=True)
-class ProcView:
+class ProcView(NamedTuple):
     """What ``/proc`` tells this process about where it runs.
 
     :ivar usable: ``/proc`` speaks of our pid namespace; otherwise nothing in it may be believed
@@ -41,8 +40,7 @@ class ProcView:
     time_namespace: int | str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ProcStat:
+class ProcStat(NamedTuple):
     """The fields of ``/proc/<pid>/stat`` that matter here.
 
     :ivar state: one letter

@@ -11,7 +11,7 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
+from typing import NamedTuple
 
 _LINUX = "linux"
 _PSUTIL = "psutil"
@@ -25,8 +25,7 @@ class Comparison(enum.Enum):
     UNKNOWN = "unknown"
 
 
-@dataclass(frozen=True, slots=True)
-class LinuxStartId:
+class LinuxStartId(NamedTuple):
     """The parts of a Linux start id; ``None`` is unknown.
 
     :ivar boot_id: boot id of the kernel

@@ -26,7 +26,14 @@ TESTS = str(Path(__file__).absolute().parents[2])  # where the package ``tests``
 CAN_FORK = sys.platform.startswith("linux") and not os.environ.get("LEASES_TESTS_COLD")
 _SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER: orphans below us become our children
 _LIMIT = 1 << 20
-_OWN_START = ("PYTHON", "LD_", "LC_", "LANG", "TZ", "FAKETIME")  # variables that only matter to an interpreter that starts
+_OWN_START = (
+    "PYTHON",
+    "LD_",
+    "LC_",
+    "LANG",
+    "TZ",
+    "FAKETIME",
+)  # variables that only matter to an interpreter that starts
 
 
 def start(

@@ -1,0 +1,24 @@
+"""What a claim can be, from acquiring to its end."""
+
+from __future__ import annotations
+
+import enum
+
+ADOPTED = 32  # characters of a hand-over's hash that are kept
+
+
+class State(enum.Enum):
+    ACQUIRING = "acquiring"
+    HELD = "held"
+    RELEASED = "released"
+    HANDED_OVER = "handed over"
+    LOST = "lost"
+    FORKED = "forked"
+
+
+OWNING = (State.HELD, State.ACQUIRING)
+
+
+def adopted_by(heir: str) -> str:
+    """What the record of an heir carries: by which hand-over it came in. The guard keeps it too, without the word."""
+    return f"adopted:{heir[:ADOPTED]}"
