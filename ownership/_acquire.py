@@ -157,17 +157,17 @@ class Acquisition:
             raise _Refused(place, resource, examined)
 
     def _decide(self, places: list[Place], holding: Holding, *holds: Hold) -> None:
-        found: list[tuple[GuardState, Examined]] = []
+        found: list[tuple[Place, Hold, GuardState, Examined]] = []
         for place, resource, hold in zip(places, self.resources, holds, strict=True):
             remembered = hold.read()
             examined = self.examiner.examine(place, resource, remembered)
             if examined is not FREE:
                 self._require_takeable(place, resource, examined)
-            found.append((remembered, examined))
+            found.append((place, hold, remembered, examined))
         _keeper.KEEPER.add(holding)
         try:
-            for place, resource, hold, (remembered, examined) in zip(places, self.resources, holds, found, strict=True):
-                self._take(place, resource, hold, remembered, examined, holding)
+            for place, hold, remembered, examined in found:
+                self._take(place, hold, remembered, examined, holding)
             holding.state = State.HELD
         except BaseException:
             undo(holding, holds)
@@ -181,22 +181,14 @@ class Acquisition:
         if examined.malformed is not None:
             log.warning("%s: reclaimed: %s", resource.shown, examined.judgement.reason)
 
-    def _take(
-        self,
-        place: Place,
-        resource: Resource,
-        hold: Hold,
-        remembered: GuardState,
-        examined: Examined,
-        holding: Holding,
-    ) -> None:
+    def _take(self, place: Place, hold: Hold, remembered: GuardState, examined: Examined, holding: Holding) -> None:
         """Witness, token and identity into the guard, remove exactly the judged record, link ours, look again."""
-        wall_ns = self.clock.wall_ns()
+        resource, wall_ns = hold.guard.resource, self.clock.wall_ns()
         judged = examined.record.token if examined.record else 0
         token = new_token(place, resource, remembered.token, judged, wall_ns)
         instance_id = self.me.instance_id
         raw = draft(place, resource, self.me, self.labels).fill(token, wall_ns)
-        part = Part(place, resource, self.registry, instance_id, token, raw)
+        part = Part(place, hold.guard, self.registry, instance_id, token, raw)
         holding.parts.append(part)
         place.enter(part)
         part.made_witness = place.settle_in(instance_id)
@@ -205,7 +197,8 @@ class Acquisition:
         part.stamped = True
         if examined is not FREE:
             remembered = after_end(remembered, examined, wall_ns, self.me.boot_id)
-        hold.write(GuardState(token, place.identity(self.me), *remembered[2:]))
+        _, _, previous, deaths, adopted = remembered
+        hold.write(GuardState(token, place.identity(self.me), previous, deaths, adopted))
         if examined.signature is not None:
             place.directory.remove(part.filename, examined.signature)
         place.owned[resource.name] = token

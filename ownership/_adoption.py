@@ -103,7 +103,7 @@ class Adoption:
             "device": place.directory.descriptor.device,
         }
         raw = encode(changed(record, changes))
-        part = Part(place, target.resource, target.registry, me.instance_id, token, raw)
+        part = Part(place, hold.guard, target.registry, me.instance_id, token, raw)
         self.holding.parts.append(part)
         place.enter(part)
         part.made_witness = place.settle_in(me.instance_id)

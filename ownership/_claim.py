@@ -145,13 +145,12 @@ class Claim:
         holding = self._holding
         if holding.process != os.getpid():
             return
-        if holding.state is State.LOST:  # what else it owned goes with it
-            if holding.withdraw_quietly("released", "another resource of the claim was lost"):
+        if holding.retire(State.RELEASED):
+            if holding.withdraw("released", reason):
                 _keeper.KEEPER.drop(holding)
-            return
-        if not holding.retire(State.RELEASED):
-            return
-        if holding.withdraw("released", reason):
+        elif holding.state is State.LOST and holding.withdraw_quietly(
+            "released", "another resource of the claim was lost"
+        ):
             _keeper.KEEPER.drop(holding)
 
     def handover(self, timeout: float = 10.0) -> contextlib.AbstractContextManager[Heir[Claim]]:

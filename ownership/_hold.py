@@ -19,7 +19,7 @@ from ownership._models import GuardState
 from ownership._pinned import DirectoryChanged
 from ownership._process import lock_holder
 from ownership._record import MAX_GUARD_BYTES, decode_guard, encode_guard
-from ownership._system import NO_FOLLOW, euid, unlock
+from ownership._system import NO_FOLLOW, euid, lock_again, unlock
 
 _NONE = (None,)
 _SHORT = 0.001  # seconds within which what was open is taken to be open still
@@ -29,11 +29,11 @@ _FIRST_DELAY, _LONGEST_DELAY = 0.0002, 0.01
 class Hold:
     """The guard as held by one call."""
 
-    __slots__ = ("_descriptor", "_guard", "_since", "_taken", "_thread")
+    __slots__ = ("_descriptor", "_since", "_taken", "_thread", "guard")
     _descriptor: Descriptor
 
     def __init__(self, guard: Guard, thread: int) -> None:
-        self._guard = guard
+        self.guard = guard
         self._thread = thread
         self._taken: list[Any] = []  # at most one descriptor; ``None`` before it is made
         self._since = 0.0
@@ -41,11 +41,10 @@ class Hold:
     # -- in and out
 
     def enter(self, deadline: float, clock: Clock, patient: bool, anywhere: bool = False) -> None:
-        guard = self._guard
+        guard = self.guard
         guard.inside.add(self._thread)
         self._taken.extend(map(guard.spare.pop, _NONE, _NONE))  # one step: no signal handler loses it
-        self._descriptor = self._taken[0] or Descriptor()
-        self._taken[0] = self._descriptor
+        self._taken[0] = self._descriptor = self._taken[0] or Descriptor()
         if not self._attempt():
             if not patient:
                 raise Busy
@@ -59,7 +58,7 @@ class Hold:
         delay = _FIRST_DELAY
         while not self._attempt():
             if clock.monotonic() >= deadline:
-                raise self._guard.timeout(lock_holder(self._descriptor.device, self._descriptor.inode))
+                raise self.guard.timeout(lock_holder(self._descriptor.device, self._descriptor.inode))
             clock.wait(delay * (0.5 + random.random()))
             delay = min(delay * 2, _LONGEST_DELAY)
 
@@ -68,10 +67,9 @@ class Hold:
 
         May be repeated: what was given back, another thread may be using by then, and is not touched again.
         """
-        guard = self._guard
-        for descriptor in list(self._taken):
-            if descriptor is None:
-                continue
+        guard = self.guard
+        descriptor = self._taken[0] if self._taken else None
+        if descriptor is not None:
             if self._unlock(descriptor) and len(_fork.held) < _fork.room():
                 # from us to the guard in one step
                 (kept,) = map(guard.spare.setdefault, _NONE, map(self._taken.pop, (0,)))
@@ -85,11 +83,11 @@ class Hold:
 
     def _unlock(self, descriptor: Descriptor) -> bool:
         """Whether it is open still, and unlocked."""
-        short = time.monotonic() - self._since < _SHORT
-        if descriptor.number < 0 or not (short or descriptor.intact()):  # closed, and so unlocked, under us
-            return False
+        number = descriptor.number
+        if number < 0 or not (time.monotonic() - self._since < _SHORT or descriptor.intact()):
+            return False  # closed, and so unlocked, under us
         try:
-            unlock(descriptor.number)
+            unlock(number)
         except OSError:
             return False
         return True
@@ -99,21 +97,21 @@ class Hold:
         descriptor = self._descriptor
         try:
             if descriptor.intact():  # known to fork already
-                return lock_descriptor(descriptor.number, blocking=False)
+                return lock_again(descriptor.number)
             with _fork.gate:
                 descriptor.close()
-                self._guard.directory.ensure_open()
+                self.guard.directory.ensure_open()
                 self._open()
                 return lock_descriptor(descriptor.number, blocking=False)
         except FileNotFoundError:
             raise DirectoryChanged from None
         except OSError as error:
-            if not self._guard.directory.is_at_path():  # a deleted directory answers with all kinds of errors
+            if not self.guard.directory.is_at_path():  # a deleted directory answers with all kinds of errors
                 raise DirectoryChanged from None
-            raise (error if hasattr(error, "exit_code") else self._guard.told(error)) from None
+            raise (error if hasattr(error, "exit_code") else self.guard.told(error)) from None
 
     def _open(self) -> None:
-        guard, descriptor = self._guard, self._descriptor
+        guard, descriptor = self.guard, self._descriptor
         flags, fd, filename = os.O_RDWR | NO_FOLLOW, guard.directory.fd, guard.filename
         try:
             found = descriptor.open(filename, flags, dir_fd=fd)
@@ -130,7 +128,7 @@ class Hold:
             raise
 
     def _check(self, found: os.stat_result) -> None:
-        directory, filename = self._guard.directory, self._guard.filename
+        directory, filename = self.guard.directory, self.guard.filename
         if not stat.S_ISREG(found.st_mode):
             raise directory.invalid(filename, "not a regular file")
         if found.st_size > MAX_GUARD_BYTES:
@@ -143,26 +141,29 @@ class Hold:
     def is_at_path(self) -> bool:
         """Whether directory and guard at the path are those that are pinned and locked."""
         try:
-            current = os.lstat(self._guard.path)
+            current = os.lstat(self.guard.path)
         except (FileNotFoundError, NotADirectoryError):
             return False
         except OSError as error:
-            raise self._guard.told(error) from None
-        if current.st_ino != self._descriptor.inode or current.st_dev != self._descriptor.device:
-            return False
-        # one link, and found at the path: then the directory at the path is the pinned one
-        return current.st_nlink == 1 or self._guard.directory.is_at_path()
+            raise self.guard.told(error) from None
+        locked = self._descriptor
+        return (
+            current.st_ino == locked.inode
+            and current.st_dev == locked.device
+            # one link, and found at the path: then the directory at the path is the pinned one
+            and (current.st_nlink == 1 or self.guard.directory.is_at_path())
+        )
 
     def read(self) -> GuardState:
         """What the guard remembers."""
         try:
             raw = os.pread(self._descriptor.number, MAX_GUARD_BYTES, 0)
         except OSError as error:
-            raise self._guard.told(error) from None
-        known, state = self._guard.memory
+            raise self.guard.told(error) from None
+        known, state = self.guard.memory
         if raw != known:
-            state = decode_guard(raw, self._guard.resource.path)
-            self._guard.memory = raw, state
+            state = decode_guard(raw, self.guard.resource.path)
+            self.guard.memory = raw, state
         return state
 
     def recall(self, token: int) -> GuardState:
@@ -170,18 +171,18 @@ class Hold:
 
         While that owner's record is there, whoever wrote since died before doing what it was about to do.
         """
-        _, state = self._guard.memory
-        if state.token == token and self._guard.inode == self._descriptor.inode:
+        _, state = self.guard.memory
+        if state.token == token and self.guard.inode == self._descriptor.inode:
             return state
         return self.read()
 
     def write(self, state: GuardState) -> None:
         """:raises OSError: with path and hint; the old content stays whole"""
-        raw = encode_guard(state)
+        guard, descriptor, raw = self.guard, self._descriptor, encode_guard(state)
         try:
-            if os.pwrite(self._descriptor.number, raw, 0) != len(raw):
+            if os.pwrite(descriptor.number, raw, 0) != len(raw):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         except OSError as error:
-            raise self._guard.told(error) from None
-        self._guard.memory = raw, state
-        self._guard.inode = self._descriptor.inode
+            raise guard.told(error) from None
+        guard.memory = raw, state
+        guard.inode = descriptor.inode

@@ -8,11 +8,10 @@ import stat
 from typing import NamedTuple, TypeAlias
 
 from ownership._errors import UnsafeDirectoryError, explained
-from ownership._paths import DIRECTORY, StrPath, path_error, quoted, shown, spelled_path
+from ownership._paths import DIRECTORY, Facts, StrPath, facts_of, path_error, quoted, shown, spelled_path
 from ownership._system import account, euid
 
 Account: TypeAlias = tuple[int, int]
-Facts: TypeAlias = tuple[int, int, int, int]
 
 
 class Location(NamedTuple):
@@ -31,10 +30,6 @@ class Location(NamedTuple):
     heir: Account | None = None
     file_mode: int = 0o600
     whole: bool = False
-
-
-def facts_of(found: os.stat_result) -> Facts:
-    return found.st_dev, found.st_ino, found.st_mode, found.st_uid
 
 
 def locate(parent: str, above: os.stat_result | None = None) -> Location:

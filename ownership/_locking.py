@@ -39,11 +39,12 @@ def locked(
     :raises Interrupting: this thread is inside one of them already
     """
     thread = threading.get_ident()
-    holds: list[Hold] = []
     for guard in guards:
         if thread in guard.inside:
             raise Interrupting(guard)
-        holds.append(Hold(guard, thread))
+    if len(guards) == 1:
+        return _locked_one(Hold(guards[0], thread), deadline, clock, action, patient, anywhere)
+    holds = [Hold(guard, thread) for guard in guards]
     try:
         try:
             for hold in holds:
@@ -59,8 +60,26 @@ def locked(
             guard.catch_up()
         raise
     for guard in guards:
-        if guard.afterwards:
-            guard.catch_up()
+        guard.catch_up()
+    return result
+
+
+def _locked_one(
+    hold: Hold, deadline: float, clock: Clock, action: Callable[..., _Result], patient: bool, anywhere: bool
+) -> _Result:
+    """The same without loops: what nearly every call needs."""
+    try:
+        try:
+            hold.enter(deadline, clock, patient, anywhere)
+            result = action(hold)
+        finally:
+            hold.leave()
+    except BaseException:
+        hold.leave()
+        hold.guard.catch_up()
+        raise
+    if hold.guard.afterwards:
+        hold.guard.catch_up()
     return result
 
 

@@ -13,7 +13,6 @@ from ownership._hold import Hold
 from ownership._locking import locked
 from ownership._loss import is_later
 from ownership._models import GuardState, Malformed, OwnerIdentity, OwnerRecord, ending
-from ownership._paths import Resource
 from ownership._pinned import DirectoryChanged, Signature, is_settled, signature_of
 from ownership._place import Place, pinned
 from ownership._record import decode
@@ -36,14 +35,14 @@ class Part:
     _open: Descriptor | None = None  # our record, while it is the file that we published
 
     def __init__(
-        self, place: Place, resource: Resource, registry: str | None, instance_id: str, token: int, raw: bytes
+        self, place: Place, guard: Guard, registry: str | None, instance_id: str, token: int, raw: bytes
     ) -> None:
-        self.resource = resource
+        self.resource = guard.resource
         self.registry = registry
         self.instance_id = instance_id
         self.token = token
         self.raw = raw
-        self._put(place)
+        self._put(place, guard)
 
     def _leave_behind(self) -> None:
         """If the directory was moved, it still names us as the owner of what is there now; best effort."""
@@ -61,11 +60,11 @@ class Part:
             self.place.directory.unlink(self.filename)
         self.blank(hold, hold.read())
 
-    def _put(self, place: Place) -> None:
+    def _put(self, place: Place, guard: Guard) -> None:
         self.place: Place = place
-        self.guard: Guard = place.guard(self.resource)
-        self.filename = self.guard.record_name
-        self.path = self.guard.record_path
+        self.guard: Guard = guard
+        self.filename = guard.record_name
+        self.path = guard.record_path
 
     @property
     def temporary(self) -> str:
@@ -243,5 +242,5 @@ class Part:
         place.owned[self.resource.name] = self.token
         if place.owned is not self.place.owned:
             self._leave_behind()
-        self._put(place)
+        self._put(place, place.guard(self.resource))
         self.signature, self.confirmed = None, False

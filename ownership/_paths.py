@@ -25,19 +25,27 @@ _ROOM = 80  # bytes that "/.leases-<uid>/" and the suffixes add
 _COMPONENT_LIMIT, _PATH_LIMIT = 255, 4095
 
 
+Facts: TypeAlias = tuple[int, int, int, int]
+
+
+def facts_of(found: os.stat_result) -> Facts:
+    """Device, inode, mode and uid."""
+    return found.st_dev, found.st_ino, found.st_mode, found.st_uid
+
+
 class Resource(NamedTuple):
     """A canonical path, pinned when it was resolved.
 
     :ivar path: canonical path (undecodable bytes as surrogates, like everywhere in :mod:`os`)
     :ivar parent: the directory it is in
     :ivar name: the stem of its files in its lock directory
-    :ivar above: what ``stat`` of *parent* said at that moment, where it was asked
+    :ivar above: device, inode, mode and uid of *parent* at that moment, where they were asked
     """
 
     path: str
     parent: str
     name: str
-    above: os.stat_result | None = None
+    above: Facts | None = None
 
     @property
     def shown(self) -> str:
@@ -76,6 +84,7 @@ class _Known(NamedTuple):
 
 
 _known: dict[str, _Known] = {}  # by spelling
+_again: dict[str, Resource] = {}  # those resolved the short way, by their canonical path
 
 
 def resolve(resource: StrPath, *, whole: bool = False, parameter: str = "resource") -> Resource:
@@ -111,6 +120,9 @@ def resolve(resource: StrPath, *, whole: bool = False, parameter: str = "resourc
 
 def _resolve_known(spelled: str) -> Resource | None:
     """The short way for a parent that was resolved before: still the same directory, and the last part no symlink."""
+    again = _again.get(spelled)
+    if again is not None:
+        return again if _is_unchanged(again) else None
     parent, _, base = spelled.rpartition("/")
     known = _known.get(parent)
     if known is None or base in ("", ".", "..") or len(base) > _COMPONENT_LIMIT // 4:
@@ -121,19 +133,33 @@ def _resolve_known(spelled: str) -> Resource | None:
             above = os.stat(known.path)
         if above.st_ino != known.inode or above.st_dev != known.device:
             return None
-        try:
-            if stat.S_ISLNK(os.lstat(spelled).st_mode):
-                return None
-        except FileNotFoundError:
-            pass
+        if _is_symlink(spelled):
+            return None
     except OSError:
         return None
-    return Resource(f"{known.path}/{base}", known.path, _stem(base), above)
+    resource = Resource(f"{known.path}/{base}", known.path, escape(os.fsencode(base)), facts_of(above))
+    if parent == known.path:
+        if len(_again) >= 256:
+            _again.clear()
+        _again[spelled] = resource
+    return resource
 
 
-@functools.lru_cache(maxsize=1024)
-def _stem(base: str) -> str:
-    return escape(os.fsencode(base))
+def _is_unchanged(resource: Resource) -> bool:
+    try:
+        if facts_of(os.stat(resource.parent)) == resource.above:
+            return not _is_symlink(resource.path)
+    except OSError:
+        pass
+    _again.pop(resource.path, None)
+    return False
+
+
+def _is_symlink(path: str) -> bool:
+    try:
+        return stat.S_ISLNK(os.lstat(path).st_mode)
+    except FileNotFoundError:
+        return False
 
 
 def _remember(spelled: str, canonical: str) -> None:

@@ -11,9 +11,9 @@ from typing import TypeAlias
 
 from ownership._errors import InvalidRecordError, explained
 from ownership._fork import Descriptor
-from ownership._location import Facts, Location, facts_of
+from ownership._location import Location
 from ownership._making import give_if_empty, repair_mode
-from ownership._paths import quoted, shown, unescape
+from ownership._paths import Facts, facts_of, quoted, shown, unescape
 from ownership._record import MAX_RECORD_BYTES
 from ownership._remedy import remedy_of
 from ownership._system import DIRECTORY_ONLY, NO_FOLLOW, euid, lock_shared, unlock

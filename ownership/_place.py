@@ -13,10 +13,10 @@ from ownership import _fork
 from ownership._directory import LockDirectory
 from ownership._errors import explained
 from ownership._guard import Guard, forget_guards
-from ownership._location import Facts, Location, facts_of, locate, locate_registry
+from ownership._location import Location, locate, locate_registry
 from ownership._making import make_directory, make_named_parent
 from ownership._models import OwnerIdentity
-from ownership._paths import Resource
+from ownership._paths import Facts, Resource, facts_of
 from ownership._pinned import DirectoryChanged
 from ownership._process import Identity
 from ownership._system import euid, require_supported
@@ -123,13 +123,9 @@ class _Known(NamedTuple):
     above: Facts
     user: int
 
-    def is_current(self, above: os.stat_result) -> bool:
+    def is_current(self, above: Facts) -> bool:
         """That the lock directory itself is still the same, the look at its guard says."""
-        return (
-            self.above == (above.st_dev, above.st_ino, above.st_mode, above.st_uid)
-            and self.user == euid()
-            and self.place.directory.descriptor.intact()
-        )
+        return self.above == above and self.user == euid() and self.place.directory.descriptor.intact()
 
 
 _places: dict[str, Place] = {}
@@ -137,7 +133,7 @@ _known: dict[str, _Known] = {}
 _mutex = threading.RLock()
 
 
-def pinned(resource: Resource, registry: str | None = None, *, above: os.stat_result | None = None) -> Place:
+def pinned(resource: Resource, registry: str | None = None, *, above: Facts | None = None) -> Place:
     """The place of *resource*, made if it is missing, compared with its path just now.
 
     :param registry: as :func:`ownership._location.pin_registry` gave it

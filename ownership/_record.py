@@ -155,34 +155,30 @@ def head(raw: bytes) -> str:
 
 def encode_guard(state: GuardState) -> bytes:
     """*state* as exactly 512 bytes, so that one write replaces whatever was there."""
-    text = _guard_text(state)
-    return text.ljust(MAX_GUARD_BYTES) if len(text) <= MAX_GUARD_BYTES else _shortened(state).ljust(MAX_GUARD_BYTES)
+    token, owner, previous, deaths, adopted = state
+    text = b'{"token":%d' % token  # by hand around the models' own text: written twice in every acquire and release
+    if owner is not None:
+        text += b',"owner":' + owner.text
+    if previous is not None:
+        text += b',"previous":' + previous.text
+    if deaths:
+        text += b',"deaths":[' + b",".join([death.text for death in deaths]) + b"]"
+    if adopted is not None:
+        text += b',"adopted":"%b"' % adopted.encode()
+    text += b"}"
+    if len(text) > MAX_GUARD_BYTES and (previous is not None or deaths):
+        return encode_guard(_shortened(state))
+    return text.ljust(MAX_GUARD_BYTES)
 
 
-def _shortened(state: GuardState) -> bytes:
-    """What fits of *state*: what is only for people goes first."""
-    if state.previous is not None:
+def _shortened(state: GuardState) -> GuardState:
+    """*state* with less of what is only for people."""
+    if state.previous is not None and state.previous.reason:
         previous = state.previous.shown
-        state = state._replace(previous=Previous(how=previous.how, at=previous.at))
-    for kept in (3, 2, 1, 0):
-        text = _guard_text(state._replace(deaths=state.deaths[3 - kept :] if kept else ()))
-        if len(text) <= MAX_GUARD_BYTES:
-            return text
-    return _guard_text(GuardState(state.token, state.owner, adopted=state.adopted))
-
-
-def _guard_text(state: GuardState) -> bytes:
-    """By hand around the models' own text: this is written twice in every acquire and release."""
-    text = b'{"token":%d' % state.token
-    if state.owner is not None:
-        text += b',"owner":' + state.owner.text
-    if state.previous is not None:
-        text += b',"previous":' + state.previous.text
+        return state._replace(previous=Previous(how=previous.how, at=previous.at))
     if state.deaths:
-        text += b',"deaths":[' + b",".join(death.text for death in state.deaths) + b"]"
-    if state.adopted is not None:
-        text += b',"adopted":"%b"' % state.adopted.encode()
-    return text + b"}"
+        return state._replace(deaths=state.deaths[1:])
+    return state._replace(previous=None)
 
 
 def decode_guard(raw: bytes, resource: str) -> GuardState:

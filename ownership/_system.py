@@ -21,6 +21,8 @@ try:
 except ImportError:  # Windows: import works, acquire says that it does not
     fcntl = pwd = None
 
+_LOCK, _UNLOCK = (fcntl.LOCK_EX | fcntl.LOCK_NB, fcntl.LOCK_UN) if fcntl is not None else (0, 0)
+
 SUPPORTED = fcntl is not None and os.link in os.supports_dir_fd
 CLOSE_ON_EXEC: int = getattr(os, "O_CLOEXEC", 0)
 NO_FOLLOW: int = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | CLOSE_ON_EXEC
@@ -73,10 +75,18 @@ def lock_shared(descriptor: int) -> bool:
     return True
 
 
+def lock_again(descriptor: int) -> bool:
+    """``flock(LOCK_EX | LOCK_NB)``: what filelock's ``lock_descriptor`` comes to, for a file that it locked before."""
+    try:
+        fcntl.flock(descriptor, _LOCK)  # type: ignore[union-attr]
+    except (BlockingIOError, PermissionError):
+        return False
+    return True
+
+
 def unlock(descriptor: int) -> None:
     """``flock(LOCK_UN)``."""
-    assert fcntl is not None
-    fcntl.flock(descriptor, fcntl.LOCK_UN)
+    fcntl.flock(descriptor, _UNLOCK)  # type: ignore[union-attr]
 
 
 def is_local(descriptor: int, path: str) -> bool:
