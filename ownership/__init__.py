@@ -29,7 +29,8 @@ from ownership._models import LeaseTerms, OwnerIdentity, OwnerRecord, Previous
 from ownership._owning import acquire, adopt
 from ownership._paths import named
 from ownership._process import exists, is_alive, is_stopped, is_zombie, start_id
-from ownership._reclaim import break_claim, reclaim, reclaim_all
+from ownership._reclaim import break_claim, reclaim
+from ownership._reclaim_all import reclaim_all
 from ownership._record import schema
 from ownership._ref import OwnerRef
 from ownership._report import SentSignal, StopReport, Survivor

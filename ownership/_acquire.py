@@ -25,6 +25,7 @@ from ownership._pinned import DirectoryChanged
 from ownership._place import Place, pinned
 from ownership._process import Identity
 from ownership._state import State
+from ownership._stopped import Stopped
 from ownership._sweep import sweep
 from ownership._waiting import Waiter, settles, timed_out
 
@@ -74,7 +75,9 @@ class Acquisition:
         examiner: Examiner,
         me: Identity,
         labels: dict[str, str],
+        stopped: Stopped | None = None,
     ) -> None:
+        self.stopped = stopped
         self.resources = resources
         self.registry = registry
         self.timeout = timeout
@@ -224,7 +227,7 @@ class Acquisition:
         if self.clock.monotonic() >= self.deadline:
             raise timed_out(refused.error(), self.timeout)
         if self.waiter is None:
-            self.waiter = Waiter(self.examiner)
+            self.waiter = Waiter(self.examiner, self.stopped)
         examined = refused.examined
         while not examined.may_be_taken and not examined.unsettled and self.clock.monotonic() < self.deadline:
             self._tell(_Refused(refused.place, refused.resource, examined))

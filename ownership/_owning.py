@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, MutableMapping
+from functools import partial
+from typing import Literal
 
 from ownership import _keeper, _kept
 from ownership._acquire import (
@@ -18,9 +20,12 @@ from ownership._errors import with_path
 from ownership._examine import Examiner
 from ownership._handover import VARIABLE, heir_from
 from ownership._holding import Holding
+from ownership._inspect import examiner_of
 from ownership._location import pin_registry
 from ownership._paths import StrPath, resolve
 from ownership._process import ProcessTable, system_processes
+from ownership._reclaim import evict_stopped
+from ownership._stopped import Stopped, checked_way
 
 
 def acquire(
@@ -31,6 +36,7 @@ def acquire(
     registry: StrPath | None = None,
     labels: Mapping[str, str] | None = None,
     on_wait: OnWait | None = None,
+    on_stopped: Literal["wait", "resume", "evict"] = "wait",
     clock: Clock = SYSTEM_CLOCK,
     processes: ProcessTable | None = None,
 ) -> Claim:
@@ -48,6 +54,9 @@ def acquire(
     :param registry: an existing directory for the records, to share them between accounts
     :param labels: short facts for people that are shown to whoever is refused
     :param on_wait: called once per owner that is waited for, with the error that would be raised otherwise
+    :param on_stopped: what to do about an owner that is waited for and is stopped (by a signal, or a frozen cgroup;
+        never about one that is slow, or held by a tracer): ``"resume"`` sends it SIGCONT, once; ``"evict"`` breaks its
+        claim, as an operator would, after it was found stopped three times 2 s apart
     :param clock: where time comes from, for tests
     :param processes: where process facts come from, for tests
     :returns: a handle; use it as a context manager
@@ -72,6 +81,7 @@ def acquire(
         Examiner(table, clock, _kept.kept(), acquiring=True),
         me,
         {} if labels is None else checked_labels(labels),
+        None if on_stopped == "wait" else _stopped(on_stopped, shared, clock, table),
     )
     holding = Holding(me, clock, found[0], me.pid if processes is None else os.getpid())
     try:
@@ -81,6 +91,12 @@ def acquire(
         give_up(holding)
         _keeper.KEEPER.tidy()
         raise with_path(error, found[0].path)  # noqa: B904 the same one, or one that says all that it says
+
+
+def _stopped(way: str, registry: str | None, clock: Clock, processes: ProcessTable) -> Stopped:
+    examiner = examiner_of(clock, processes)
+    evict = partial(evict_stopped, registry=registry, examiner=examiner)
+    return Stopped(checked_way(way), lambda resource, token: evict(resource, token=token), clock, processes)
 
 
 def adopt(environ: MutableMapping[str, str] | None = None) -> Claim:

@@ -2,33 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
-from itertools import chain
-from pathlib import Path
 
 from ownership._clock import SYSTEM_CLOCK, Clock
-from ownership._errors import AlreadyOwnedError, OwnershipError
+from ownership._errors import AlreadyOwnedError
 from ownership._eviction import after_end
 from ownership._examine import FREE, Examined, Examiner, argument, refusal
 from ownership._guard import PATIENCE, Interrupting
 from ownership._hold import Hold
-from ownership._inspect import Inspection, examiner_of, inspection_of, lock_directories, resource_of
+from ownership._inspect import Inspection, examiner_of, inspection_of
 from ownership._location import pin_registry
 from ownership._locking import locked
 from ownership._models import MAX_TOKEN, GuardState, ending
 from ownership._paths import Resource, StrPath, resolve
 from ownership._pinned import DirectoryChanged
-from ownership._place import Place, existing, opened, pinned
+from ownership._place import Place, existing, pinned
 from ownership._process import ProcessTable
-from ownership._sweep import sweep
 from ownership._verdict import Verdict
-from ownership._waiting import SETTLE, settles
+from ownership._waiting import settles
 
 _FOLLOWED = 8  # times that a changed directory is followed before giving up
 
 
-class _Unsettled(Exception):
+class Unsettled(Exception):
     """A malformed record, and the guard names nobody."""
 
     def __init__(self, examined: Examined) -> None:
@@ -60,9 +57,24 @@ def reclaim(
     def decide(place: Place, hold: Hold, remembered: GuardState, examined: Examined) -> None:
         if not examined.may_be_taken and not examined.unsettled:
             raise refusal(found, examined, place)
-        _evict(place, found, hold, remembered, examined, examiner)
+        evict(place, found, hold, remembered, examined, examiner)
 
     return _decided(found, shared, examiner, decide)
+
+
+def evict_stopped(resource: Resource, registry: str | None, token: int, examiner: Examiner) -> None:
+    """Break the claim of an owner that is stopped; nothing if it runs again, or if another one owns by now.
+
+    :raises GuardTimeoutError: it was stopped inside the guard
+    """
+
+    def decide(place: Place, hold: Hold, remembered: GuardState, examined: Examined) -> None:
+        record = examined.record
+        if examined.verdict is Verdict.STOPPED and record is not None and record.token == token:
+            greater = max(remembered.token, token) + 1
+            _evict_living(place, resource, hold, remembered, examined, greater, examiner.clock.wall_ns())
+
+    _decided(resource, registry, examiner, decide)
 
 
 def break_claim(
@@ -118,7 +130,7 @@ def _decided(resource: Resource, registry: str | None, examiner: Examiner, decid
         remembered = hold.read()
         examined = examiner.examine(place, resource, remembered)
         if examined.unsettled and not settled:
-            raise _Unsettled(examined)
+            raise Unsettled(examined)
         decide(place, hold, remembered, examined)
         return inspection_of(resource, registry, remembered, examined)
 
@@ -133,12 +145,12 @@ def _decided(resource: Resource, registry: str | None, examiner: Examiner, decid
             continue
         except Interrupting as interrupting:
             raise interrupting.told() from None
-        except _Unsettled as waiting:
+        except Unsettled as waiting:
             settled = settles(place, resource, waiting.examined, examiner.clock)
     raise OSError(11, "its lock directory keeps being changed from outside", resource.path)
 
 
-def _evict(
+def evict(
     place: Place, resource: Resource, hold: Hold, remembered: GuardState, examined: Examined, examiner: Examiner
 ) -> None:
     if examined.verdict is Verdict.FREE or examined.signature is None:
@@ -171,96 +183,3 @@ def _evict_living(
         place.directory.remove(f"{resource.name}.json", examined.signature)
     if not hold.is_at_path():
         raise DirectoryChanged
-
-
-def reclaim_all(
-    directory: StrPath,
-    *,
-    registry: bool = False,
-    dry_run: bool = False,
-    clock: Clock = SYSTEM_CLOCK,
-    processes: ProcessTable | None = None,
-) -> Iterator[tuple[Inspection, bool]]:
-    """Remove every record in *directory* whose owner is proven gone or expired, then the leftovers of dead processes.
-
-    Each is judged and removed under its own guard, so that no acquire going on at the same time is disturbed.
-
-    :param directory: where the resources are, or a lock directory itself
-    :param registry: *directory* is a shared registry itself
-    :param dry_run: change nothing
-    :returns: each inspection, and whether it was removed (would be, in a dry run)
-    """
-    examiner = examiner_of(clock, processes)
-    for path in lock_directories(directory, registry=registry):
-        try:
-            place = opened(path, registry=registry)
-            names = sorted(place.directory.names(".json"))
-        except OSError as error:
-            yield Inspection(Path(path), Verdict.UNKNOWN, str(error), error=error), False
-            continue
-        shared = path if registry else None
-        resources = [resource_of(place, name) for name in names]
-        settling = _Settling(place, examiner.clock)
-        for resource in chain(resources, settling):
-            try:
-                one, removed = _reclaim_named(place, resource, shared, examiner, settling, dry_run)
-            except _Unsettled as waiting:
-                settling.add(resource, waiting.examined)
-            except (OSError, OwnershipError, DirectoryChanged, Interrupting) as error:
-                yield Inspection(Path(resource.path), Verdict.UNKNOWN, str(error), error=error), False
-            else:
-                if one.verdict is not Verdict.FREE:
-                    yield one, removed
-        sweep(place, limit=None, dry=dry_run)
-
-
-class _Settling:
-    """Malformed records that nobody is known to own, looked at again when all had a second for their keepers."""
-
-    def __init__(self, place: Place, clock: Clock) -> None:
-        self._place, self._clock = place, clock
-        self._found: dict[Resource, Examined] = {}
-        self._settled = False
-
-    def add(self, resource: Resource, examined: Examined) -> None:
-        self._found[resource] = examined
-
-    def has_settled(self, resource: Resource, examined: Examined) -> bool:
-        return self._settled and self._found[resource].signature == examined.signature
-
-    def __iter__(self) -> Iterator[Resource]:
-        if self._found:
-            self._clock.wait(SETTLE)
-            self._settled = True
-        yield from self._found
-
-
-def _reclaim_named(
-    place: Place,
-    resource: Resource,
-    registry: str | None,
-    examiner: Examiner,
-    settling: _Settling,
-    dry_run: bool,
-) -> tuple[Inspection, bool]:
-    """What was there, and whether it was (in a dry run: would be) removed."""
-
-    def may_go(examined: Examined) -> bool:
-        settled = examined.unsettled and settling.has_settled(resource, examined)
-        if examined.unsettled and not settled:
-            raise _Unsettled(examined)
-        return examined.may_be_taken or settled
-
-    def act(hold: Hold) -> tuple[Inspection, bool]:
-        remembered = hold.read()
-        examined = examiner.examine(place, resource, remembered)
-        taken = may_go(examined)
-        if taken:
-            _evict(place, resource, hold, remembered, examined, examiner)
-        return inspection_of(resource, registry, remembered, examined), taken
-
-    remembered, examined = examiner.look(place, resource)
-    taken = may_go(examined)
-    if dry_run or not taken:
-        return inspection_of(resource, registry, remembered, examined), taken
-    return locked([place.guard(resource)], examiner.clock.monotonic() + PATIENCE, examiner.clock, act)

@@ -11,6 +11,7 @@ from ownership._examine import Examined, Examiner
 from ownership._paths import Resource
 from ownership._pinned import DirectoryChanged
 from ownership._place import Place
+from ownership._stopped import Stopped
 from ownership._verdict import Verdict, same_namespace
 from ownership._watch import Watch
 
@@ -52,8 +53,9 @@ class Waiter:
     itself who was fastest.
     """
 
-    def __init__(self, examiner: Examiner) -> None:
+    def __init__(self, examiner: Examiner, stopped: Stopped | None = None) -> None:
         self._examiner = examiner
+        self._stopped = stopped
         self._watch = Watch()
 
     def close(self) -> None:
@@ -76,6 +78,9 @@ class Waiter:
                 if left <= 0:
                     return None
                 tick = _SAFETY if watched else POLL * random.uniform(0.8, 1.2)
+                if self._stopped is not None:
+                    self._stopped.saw(resource, looked)
+                    tick = min(tick, self._stopped.due_in())
                 if examined.signature is None:  # about to be published, or to be put back by its keeper
                     tick, missing = missing, min(missing * 2, _MISSING)
                 woken = clock.wait(min(left, tick), self._watch.wait)
