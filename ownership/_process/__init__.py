@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import sys
 
-from ownership._process._locks import lock_holder
+from ownership._process._locks import lock_holder, lock_holders, locked_file
 from ownership._process._portable import PortableProcesses, boot_session_uuid
 from ownership._process._signals import CONTINUE, KILL, TERMINATE
 from ownership._process._startid import Comparison, LinuxStartId, compare_start_ids, parse_linux_start_id
@@ -19,6 +19,7 @@ from ownership._process._types import (
     ProcessObservation,
     ProcessState,
     ProcessTable,
+    Surroundings,
     validate_group,
     validate_pid,
 )
@@ -37,12 +38,15 @@ __all__ = [
     "ProcessObservation",
     "ProcessState",
     "ProcessTable",
+    "Surroundings",
     "compare_start_ids",
     "exists",
     "is_alive",
     "is_stopped",
     "is_zombie",
     "lock_holder",
+    "lock_holders",
+    "locked_file",
     "parse_linux_start_id",
     "printable",
     "start_id",

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
+from collections.abc import Iterator
 
 from ownership._process._kernel import Kernel, read_file
 
 _OCTAL = re.compile(rb"\\([0-7]{3})")
+_SWITCHES = {2: (b"/cgroup.freeze", b"/cgroup.freeze"), 1: (b"/freezer.self_freezing", b"/freezer.state")}
 
 
 class CgroupFreezer:
@@ -30,34 +33,70 @@ class CgroupFreezer:
         except (OSError, ValueError):
             return False
 
+    def frozen_by(self, process: int) -> tuple[str, ...]:
+        """The control files that keep its cgroup frozen: its own, or those of cgroups above it. For messages.
+
+        :returns: paths of ``cgroup.freeze`` (v2, wants 0) and ``freezer.state`` (v1, wants THAWED), the nearest first;
+            empty when it is not frozen, or that cannot be read
+        """
+        try:
+            return tuple(self._switches(process))
+        except (OSError, ValueError):
+            return ()
+
+    def _switches(self, process: int) -> Iterator[str]:
+        for version, path in self._freezable(read_file(self._kernel, "cgroup", process)):
+            mounted = self._mounted(version, path)
+            if mounted is None or not self._is_frozen_path(version, path):
+                continue
+            mount_point, below = mounted
+            asked, switch = _SWITCHES[version]
+            while below:
+                if self._content(mount_point + below + asked).strip() == b"1":
+                    yield os.fsdecode(mount_point + below + switch)
+                below = below.rpartition(b"/")[0]
+
     def _look(self, process: int, name: str) -> bool:
-        for line in read_file(self._kernel, name, process).splitlines():
+        content = read_file(self._kernel, name, process)
+        return any(self._is_frozen_path(version, path) for version, path in self._freezable(content))
+
+    def _freezable(self, cgroups: bytes) -> Iterator[tuple[int, bytes]]:
+        """Version and path of each cgroup that has a freezer."""
+        for line in cgroups.splitlines():
             hierarchy, controllers, path = line.split(b":", 2)
             version = 2 if hierarchy == b"0" else 1
             if path == b"/" or (version == 1 and b"freezer" not in controllers.split(b",")):
                 continue  # a process in our root cgroup is frozen only together with us
-            if self._is_frozen_path(version, path):
-                return True
-        return False
+            yield version, path
 
-    def _is_frozen_path(self, version: int, path: bytes) -> bool:
+    def _mounted(self, version: int, path: bytes) -> tuple[bytes, bytes] | None:
+        """Mount point and path below it of a cgroup; ``None`` if it is not to be seen here."""
         if self._mounts is None:
             self._mounts = find_freezers(
                 read_file(self._kernel, f"{self._proc}/thread-self/mountinfo", limit=1 << 24, many_records=True)
             )
         if version not in self._mounts or b".." in path.split(b"/"):
-            return False
+            return None
         mount_point, root = self._mounts[version]
         if root != b"/":
             if path != root and not path.startswith(root + b"/"):
-                return False
+                return None
             path = path[len(root) :]
-        name = b"/cgroup.events" if version == 2 else b"/freezer.state"
-        try:
-            content = read_file(self._kernel, (mount_point + path + name).decode("utf-8", "surrogateescape"))
-        except OSError:
+        return mount_point, path
+
+    def _is_frozen_path(self, version: int, path: bytes) -> bool:
+        mounted = self._mounted(version, path)
+        if mounted is None:
             return False
+        content = self._content(b"".join(mounted) + (b"/cgroup.events" if version == 2 else b"/freezer.state"))
         return b"frozen 1" in content.splitlines() if version == 2 else content.strip() == b"FROZEN"
+
+    def _content(self, path: bytes) -> bytes:
+        """What is in it; nothing if it cannot be read."""
+        try:
+            return read_file(self._kernel, path.decode("utf-8", "surrogateescape"))
+        except OSError:
+            return b""
 
 
 def find_freezers(mountinfo: bytes) -> dict[int, tuple[bytes, bytes]]:

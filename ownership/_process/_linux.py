@@ -16,12 +16,14 @@ from ownership._process._procfs import EXITED, parse_stat
 from ownership._process._signals import Sender, own_group, require_other_group, require_other_process, send_by_number
 from ownership._process._startid import Comparison, LinuxStartId, parse_linux_start_id
 from ownership._process._state import StateReader
+from ownership._process._surroundings import read_surroundings
 from ownership._process._text import command_text, printable
 from ownership._process._types import (
     GroupListing,
     Identity,
     ProcessObservation,
     ProcessState,
+    Surroundings,
     validate_group,
     validate_pid,
 )
@@ -44,7 +46,8 @@ class LinuxProcesses:
         self._proc = proc
         self._kernel = kernel if kernel is not None else Kernel()
         self._pidfds = Pidfds(self._kernel, enabled=pidfd)
-        states = StateReader(self._kernel, CgroupFreezer(self._kernel, proc))
+        self._freezer = CgroupFreezer(self._kernel, proc)
+        states = StateReader(self._kernel, self._freezer)
         self._probe = Probe(self._kernel, proc, self._pidfds, states)
         self._groups = GroupReader(self._kernel, proc, self._probe.view, self.observe)
         self._sender = Sender(self._kernel, self._pidfds)
@@ -166,6 +169,16 @@ class LinuxProcesses:
         if expected is None or inode is None or inode != expected.inode:
             return False
         return self._sender.to_group(handle, number)
+
+    def surroundings_of(self, pid: int) -> Surroundings | None:
+        """See :meth:`ProcessTable.surroundings_of`: what ``/proc`` says, where it speaks of our pid namespace."""
+        validate_pid(pid)
+        try:
+            return (
+                read_surroundings(self._kernel, self._proc, pid, self._freezer) if self._probe.view().usable else None
+            )
+        except (OSError, ValueError):
+            return None
 
     def _read_identity(self, pid: int, instance: str) -> Identity:
         view = self._probe.view()

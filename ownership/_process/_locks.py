@@ -3,17 +3,36 @@
 from __future__ import annotations
 
 import os
+from typing import TypeAlias
+
+LockedFile: TypeAlias = tuple[str, int]
+
+
+def locked_file(device_number: int, inode: int) -> LockedFile:
+    """How :func:`lock_holders` names the file with this device and inode."""
+    return f"{os.major(device_number):02x}:{os.minor(device_number):02x}", inode
 
 
 def lock_holder(device_number: int, inode: int) -> int | None:
     """The pid that holds a flock(2) on this file, where ``/proc/locks`` names it (proc_locks(5))."""
-    device = f"{os.major(device_number):02x}:{os.minor(device_number):02x}:{inode}"
+    return lock_holders().get(locked_file(device_number, inode))
+
+
+def lock_holders() -> dict[LockedFile, int]:
+    """The pid behind each flock(2) that is held, read without touching a file; empty where ``/proc/locks`` is not.
+
+    Not guaranteed: locks of processes that our pid namespace does not show, nor that a pid still holds what it locked:
+    a child that it forked may, the lock belongs to the open file.
+    """
     try:
         with open("/proc/locks", encoding="ascii", errors="replace") as locks:
             lines = [line.split() for line in locks if " FLOCK " in line]
     except OSError:
-        return None
+        return {}
+    found: dict[LockedFile, int] = {}
     for fields in lines:
-        if len(fields) >= 6 and fields[1] == "FLOCK" and fields[5] == device and fields[4].isdigit():
-            return int(fields[4]) or None
-    return None
+        if len(fields) >= 6 and fields[1] == "FLOCK" and fields[4].isdigit():  # a waiter's line has an arrow there
+            device, _, inode = fields[5].rpartition(":")
+            if int(fields[4]) and inode.isdigit():
+                found.setdefault((device, int(inode)), int(fields[4]))
+    return found

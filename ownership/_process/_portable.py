@@ -20,6 +20,7 @@ from ownership._process._types import (
     Identity,
     ProcessObservation,
     ProcessState,
+    Surroundings,
     validate_group,
     validate_pid,
 )
@@ -163,6 +164,16 @@ class PortableProcesses:
         """Always false: there are no handles."""
         require_other_group(self._kernel, pid)
         return False
+
+    def surroundings_of(self, pid: int) -> Surroundings | None:
+        """See :meth:`ProcessTable.surroundings_of`. Neither tracers nor freezers are known here."""
+        validate_pid(pid)
+        psutil = self._psutil
+        try:
+            process = psutil.Process(pid)
+            return Surroundings("psutil", str(process.status()), process.ppid() or None)
+        except (psutil.Error, OSError):
+            return None
 
     def _look(self, pid: int) -> ProcessObservation | None:
         """One look; ``None`` when the number changed hands meanwhile."""

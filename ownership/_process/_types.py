@@ -82,6 +82,24 @@ class Identity:
     command: str
 
 
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """Who and what decides about a process, for people who are to do something about it. Never evidence.
+
+    :ivar source: where this was read
+    :ivar state: as the system words it: the state of its main thread
+    :ivar parent: who has to reap it; ``None`` when that is not known, or a process of another pid namespace
+    :ivar tracer: who traces it, ``None`` when nobody is known to
+    :ivar frozen_by: control files that keep its cgroup frozen, the nearest first
+    """
+
+    source: str
+    state: str = ""
+    parent: int | None = None
+    tracer: int | None = None
+    frozen_by: tuple[str, ...] = ()
+
+
 class ProcessTable(Protocol):
     """The processes of this machine as this process may see them."""
 
@@ -183,6 +201,13 @@ class ProcessTable(Protocol):
         :raises ProcessLookupError: nobody is left in that group, not even a zombie
         :raises PermissionError: we may signal none of its members
         :raises ValueError: *pid* is not the number of a group, or it is our own
+        """
+        ...
+
+    def surroundings_of(self, pid: int) -> Surroundings | None:
+        """Parent, tracer and freezer of *pid* for messages, ``None`` when they cannot be read. Never evidence.
+
+        :raises ValueError: *pid* is not a process number
         """
         ...
 

@@ -6,7 +6,9 @@ import errno
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
-from ownership._process import CONTINUE, KILL, ProcessState
+from ownership._process import CONTINUE, KILL, ProcessState, Surroundings
+
+_NOTHING_AROUND = Surroundings("fake")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +34,7 @@ class FakeProcess:
     lingers: bool = False
     forbidden: bool = False
     pending: bool = False
+    surroundings: Surroundings = _NOTHING_AROUND
 
 
 class FakeGroups:

@@ -11,12 +11,13 @@ from typing import Self
 
 from ownership._process import GroupListing, Identity, ProcessObservation, ProcessState, validate_group, validate_pid
 from ownership.testing._fake_groups import FakeGroups, FakeProcess
+from ownership.testing._fake_surroundings import FakeSurroundings
 
 _BOOT_ID = "00000000-0000-4000-8000-000000000001"
 _NAMESPACE = 4026531836
 
 
-class FakeProcessTable(FakeGroups):
+class FakeProcessTable(FakeGroups, FakeSurroundings):
     """Processes for tests: nothing here touches the system, and every number is free until it is added.
 
     The table starts with one process, the current one. Pass it wherever a ``processes=`` parameter is taken. Handles

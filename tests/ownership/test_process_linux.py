@@ -414,6 +414,27 @@ def test_a_cgroup_that_is_not_provably_frozen_is_not_frozen(
     assert table.observe(PEER).state is ProcessState.RUNNING
 
 
+def test_what_keeps_a_process_frozen_is_named_from_the_nearest_cgroup_up(
+    machine: Machine, table: LinuxProcesses
+) -> None:
+    machine.processes[PEER].cgroup = "7:freezer:/a/b\n0::/c/d"
+    freezer, unified = "/sys/fs/cgroup/freezer", "/sys/fs/cgroup/unified"
+    machine.files |= {
+        f"{freezer}/a/b/freezer.state": b"FROZEN\n",
+        f"{freezer}/a/b/freezer.self_freezing": b"1\n",
+        f"{freezer}/a/freezer.self_freezing": b"1\n",
+        f"{unified}/c/d/cgroup.events": b"frozen 1\n",
+        f"{unified}/c/d/cgroup.freeze": b"0\n",
+        f"{unified}/c/cgroup.freeze": b"1\n",
+    }
+    around = table.surroundings_of(PEER)
+    assert around is not None
+    switches = (f"{freezer}/a/b/freezer.state", f"{freezer}/a/freezer.state", f"{unified}/c/cgroup.freeze")
+    assert around.frozen_by == switches
+    machine.failures["cgroup"] = errno.EIO
+    assert table.surroundings_of(PEER).frozen_by == ()  # type: ignore[union-attr]
+
+
 @pytest.mark.parametrize("pattern", ["cgroup", "mountinfo", "cgroup.events"])
 def test_failing_to_look_at_the_cgroup_is_not_frozen(machine: Machine, table: LinuxProcesses, pattern: str) -> None:
     machine.processes[PEER].cgroup = "0::/a"

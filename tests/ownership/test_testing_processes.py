@@ -50,6 +50,20 @@ def test_a_fake_table_is_a_process_table_with_one_process() -> None:
     assert table.observe(43).exists is False
 
 
+def test_a_fake_process_has_the_surroundings_it_was_given() -> None:
+    table = FakeProcessTable()
+    table.add(7)
+    table.surround(7, parent=6, tracer=5, frozen_by=("/cgroup/a/cgroup.freeze",))
+    table.stop(7)
+    around = table.surroundings_of(7)
+    assert around is not None
+    assert (around.state, around.parent, around.tracer) == ("stopped", 6, 5)
+    assert around.frozen_by == ("/cgroup/a/cgroup.freeze",)
+    table.fail(7)
+    assert table.surroundings_of(7) is None
+    assert table.surroundings_of(8) is None
+
+
 def test_processes_live_stop_and_die_when_told() -> None:
     table = FakeProcessTable()
     start_id = table.add(7, command="worker")
