@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ownership._claim import Claim
+from ownership._diagnose import diagnose
 from ownership._errors import (
     AcquireTimeoutError,
     AlreadyOwnedError,
@@ -21,6 +22,7 @@ from ownership._errors import (
     UnsupportedRecordError,
 )
 from ownership._fence import Fence
+from ownership._finding import Finding, FindingCode, Severity
 from ownership._frozen_wait import FrozenWait, release_if_frozen
 from ownership._group import group_has_live_member, signal_group_if_held
 from ownership._handover import Heir
@@ -44,6 +46,8 @@ __all__ = [
     "ContentionError",
     "Fence",
     "FenceTrippedError",
+    "Finding",
+    "FindingCode",
     "FrozenWait",
     "GuardTimeoutError",
     "HandoverError",
@@ -61,6 +65,7 @@ __all__ = [
     "RecordError",
     "Running",
     "SentSignal",
+    "Severity",
     "StopReport",
     "StopTimeoutError",
     "Survivor",
@@ -71,6 +76,7 @@ __all__ = [
     "acquire",
     "adopt",
     "break_claim",
+    "diagnose",
     "exists",
     "find",
     "group_has_live_member",

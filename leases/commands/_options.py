@@ -6,6 +6,7 @@ import contextlib
 import math
 import os
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
@@ -63,3 +64,12 @@ def arguments() -> Iterator[None]:
         if hasattr(error, "exit_code"):  # InvalidRecordError: about a file, not about an argument
             raise
         raise click.UsageError(str(error), click.get_current_context(silent=True)) from error
+
+
+def sources(directories: tuple[str, ...], registry: str | None) -> Iterator[tuple[str, set[Path] | None]]:
+    """Where to look, and of what is there only what is in which directories (``None``: everything)."""
+    if registry is not None:
+        yield registry, {Path(os.path.realpath(one)) for one in directories} or None
+        return
+    for directory in directories or (".",):
+        yield directory, None

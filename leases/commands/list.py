@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import click
 
 from leases.commands._facts import age, as_data
 from leases.commands._failure import described, exit_code, facts
-from leases.commands._options import PATH, arguments, common
+from leases.commands._options import PATH, arguments, common, sources
 from leases.commands._output import is_terminal, printable, say, shown, write, write_json
 from ownership import Inspection, inspect_all
 
@@ -40,7 +38,7 @@ def command(directories: tuple[str, ...], registry: str | None, as_json: bool) -
     failures: list[tuple[str, OSError]] = []
     where = None if registry is None else os.path.abspath(registry)
     codes = [0]
-    for source, wanted in _sources(directories, registry):
+    for source, wanted in sources(directories, registry):
         try:
             with arguments():
                 found = inspect_all(source, registry=registry is not None)
@@ -59,15 +57,6 @@ def command(directories: tuple[str, ...], registry: str | None, as_json: bool) -
             message, hint = described(failure)
             say(message if source_shown in message else f"{source_shown}: {message}", hint)
     return max(codes)
-
-
-def _sources(directories: tuple[str, ...], registry: str | None) -> Iterator[tuple[str, set[Path] | None]]:
-    """What to list, and of that only what is in which directories."""
-    if registry is not None:
-        yield registry, {Path(os.path.realpath(one)) for one in directories} or None
-        return
-    for directory in directories or (".",):
-        yield directory, None
 
 
 def _write_json(
