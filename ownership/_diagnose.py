@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple, cast
 
 from ownership import _keeper
 from ownership._ailing_files import (
@@ -25,12 +25,12 @@ from ownership._examine import Examined, Examiner
 from ownership._finding import Finding, FindingCode, Subject
 from ownership._inspect import examiner_of, resource_of
 from ownership._locking import peek
-from ownership._models import NO_GUARD_STATE, OwnerIdentity
-from ownership._paths import StrPath, pinned_resource
+from ownership._models import NO_GUARD_STATE, GuardState, OwnerIdentity
+from ownership._paths import Resource, StrPath
 from ownership._pinned import Signature
 from ownership._place import Place, opened
 from ownership._premises import survey
-from ownership._process import ProcessTable, lock_holders
+from ownership._process import ProcessObservation, ProcessTable, lock_holders
 from ownership._verdict import Verdict, WitnessState, same_namespace
 from ownership._witness import SUFFIX, ask
 
@@ -93,15 +93,37 @@ class _Look(NamedTuple):
     readable: bool
 
 
+class _OnceSeen:
+    """A process table that looks at each process once: many resources have one owner."""
+
+    def __init__(self, processes: ProcessTable) -> None:
+        self._processes = processes
+        self._seen: dict[int, ProcessObservation] = {}
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._processes, name)
+
+    def observe(self, pid: int) -> ProcessObservation:
+        """See :meth:`ProcessTable.observe`: what the first look showed."""
+        if pid not in self._seen:
+            self._seen[pid] = self._processes.observe(pid)
+        return self._seen[pid]
+
+
 class _Round:
     """One round through a lock directory."""
 
     def __init__(self, place: Place, registry: str | None, examiner: Examiner, names: list[str]) -> None:
         self._place, self._registry, self._examiner = place, registry, examiner
         self._names = names
-        self._witnesses: dict[str, WitnessState] = {}
+        self._forget()
         self._in_use: set[str] = set()
         self._all_read = True
+
+    def _forget(self) -> None:
+        """What was seen once is looked at anew."""
+        self._quick = self._examiner._replace(processes=cast(ProcessTable, _OnceSeen(self._examiner.processes)))
+        self._witnesses: dict[str, WitnessState] = {}
 
     def findings(self) -> Iterator[Finding]:
         stems = sorted({stem for stem, dot, kind in (name.rpartition(".") for name in self._names) if kind in _KINDS})
@@ -119,8 +141,9 @@ class _Round:
             begun = self._examiner.clock.monotonic()
             held = self._still_held(held)
             seconds = self._examiner.clock.monotonic() - begun
+            self._forget()
             looks |= {stem: self._confirmed(stem, looks[stem]) for stem in doubtful}
-            temporaries = temporaries and self._leftovers(os.listdir(self._place.directory.path))[1] & temporaries
+            temporaries = {name for name in temporaries if self._signature(name) and self._is_abandoned(name)}
         for stem, look in looks.items():
             yield from look.findings
             if stem in held:
@@ -139,7 +162,7 @@ class _Round:
             found.append(unusable_file(subject, "guard", error))
             readable = False
         try:
-            examined = self._examiner.examine(place, subject.resource, remembered)
+            examined = self._examine(subject.resource, remembered)
         except (OSError, OwnershipError) as error:
             found.append(unusable_file(subject, "json", error))
             return _Look(subject, tuple(found), _instances(remembered.owner), False)
@@ -147,11 +170,18 @@ class _Round:
         found += ailments_of_owner(case)
         return _Look(subject, tuple(found), _instances(remembered.owner, examined.owner), readable)
 
+    def _examine(self, resource: Resource, remembered: GuardState) -> Examined:
+        """The verdict; a process that was seen alive in this round is taken to live, anything else is looked at now."""
+        examined = self._quick.examine(self._place, resource, remembered)
+        if examined.verdict is Verdict.LIVE and examined.record is not None:
+            return examined
+        if examined.owner is None and remembered.owner is None:
+            return examined
+        return self._examiner.examine(self._place, resource, remembered)
+
     def _subject(self, stem: str) -> Subject:
-        resource = resource_of(self._place, stem)
-        known = pinned_resource(resource.path, whole=self._place.directory.location.whole).name == stem
-        is_directory = self._registry is None and os.path.isdir(resource.path)
-        return Subject(resource, self._place.directory.path, self._registry, known, is_directory)
+        directory, resource = self._place.directory, resource_of(self._place, stem)
+        return Subject(resource, directory.path, self._registry, known=resource.path != directory.file(stem))
 
     def _witness(self, examined: Examined) -> WitnessState | None:
         """What the witness says, where that tells more than the verdict."""
@@ -169,7 +199,6 @@ class _Round:
 
     def _confirmed(self, stem: str, before: _Look) -> _Look:
         """A later look, with what passes by itself only if it was seen before."""
-        self._witnesses.clear()
         later = self._look(stem)
         seen = {one.code for one in before.findings}
         return later._replace(

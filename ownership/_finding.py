@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -92,14 +93,12 @@ class Subject(NamedTuple):
     :ivar directory: where its files are
     :ivar registry: the registry that they are in, if it is one
     :ivar known: its path is known: it is not for a hashed name whose record cannot be read
-    :ivar is_directory: it is a directory itself
     """
 
     resource: Resource
     directory: str
     registry: str | None = None
     known: bool = True
-    is_directory: bool = False
 
     @property
     def path(self) -> Path:
@@ -120,7 +119,8 @@ class Subject(NamedTuple):
         """The command that removes what is provably over."""
         if not self.known:
             return reclaim_all(self.directory, self.registry)
-        return self.command("reclaim", *(("--resource",) if self.is_directory and self.registry is None else ()))
+        itself = self.registry is None and os.path.isdir(self.resource.path)  # else everything in it would be meant
+        return self.command("reclaim", *(("--resource",) if itself else ()))
 
 
 def reclaim_all(directory: str, registry: str | None) -> str:

@@ -91,7 +91,7 @@ def _write(one: Finding) -> None:
     write(f"  {printable(one.what)}")
     for name, value in one.evidence.items():
         text = ", ".join(value) if isinstance(value, list) else str(value)
-        write(f"    {name.replace('_', ' '):<16} {printable(text)}")
+        write(f"    {name.replace('_', ' '):<20} {printable(text)}")
     if one.advice:
         write(f"  advice: {printable(one.advice)}")
     write(f"  remedy: {printable(one.remedy)}\n")
