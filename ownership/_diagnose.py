@@ -59,6 +59,7 @@ def diagnose(
     :param directory: where the resources are, or a lock directory itself
     :param registry: *directory* is a shared registry itself
     :raises OSError: *directory* itself is missing, or no directory
+    :raises ValueError: it is empty, or holds NUL
     """
     examiner = examiner_of(clock, processes)
     try:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from ownership._errors import UnsafeDirectoryError
 from ownership._finding import Fact, Finding, FindingCode, Severity
 from ownership._location import account_name, locate, locate_registry, pin_registry
-from ownership._paths import DIRECTORY, StrPath, quoted, shown
+from ownership._paths import DIRECTORY, StrPath, quoted, shown, spelled_path
 from ownership._system import euid
 
 _NAME = re.compile(rf"{re.escape(DIRECTORY)}(?:-(\d+))?")
@@ -37,11 +37,12 @@ def survey(directory: StrPath, *, registry: bool) -> Iterator[Premises]:
     """Every directory to look at, with what is wrong with it.
 
     :raises OSError: *directory* itself is missing, or no directory
+    :raises ValueError: it is empty, or holds NUL
     """
     if registry:
         yield _registry(pin_registry(directory) or "")
         return
-    path = os.path.realpath(os.fsdecode(os.fspath(directory)))
+    path = os.path.realpath(spelled_path(directory, "directory"))
     found = os.stat(path)
     if not stat.S_ISDIR(found.st_mode):
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
