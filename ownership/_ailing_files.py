@@ -16,7 +16,7 @@ from ownership._location import account_name
 from ownership._paths import quoted, shown
 from ownership._pinned import PinnedDirectory, Signature
 from ownership._process import LockedFile, ProcessTable, locked_file, printable
-from ownership._system import euid
+from ownership._system import euid, may
 
 _NAMED = 3  # files that a finding about many names
 
@@ -67,7 +67,22 @@ def _readable(path: str) -> str:
         return f"namei -l {quoted(path)}"
     if not ours:
         return f"sudo leasectl doctor {quoted(directory)}"
-    return f"chown {euid()} {quoted(path)}" if found.st_uid != euid() else f"chmod u+rw {quoted(path)}"
+    if found.st_uid != euid():
+        return f"chown {euid()} {quoted(path)}"
+    if stat.S_IMODE(found.st_mode) & 0o600 != 0o600:
+        return f"chmod u+rw {quoted(path)}"
+    return f"lsattr {quoted(path)}; findmnt -T {quoted(path)}"
+
+
+def locked_out(subject: Subject) -> Finding | None:
+    """A guard of this account's own that it may not open, as whoever acquires must."""
+    path = subject.file("guard")
+    try:
+        if os.lstat(path).st_uid != euid() or may(path, os.R_OK | os.W_OK):
+            return None
+    except OSError:
+        return None
+    return unreadable(subject.path, path, PermissionError(errno.EACCES, os.strerror(errno.EACCES), path))
 
 
 def _unusable(

@@ -14,6 +14,7 @@ from ownership._ailing_files import (
     guards_held,
     held_for_long,
     leftovers,
+    locked_out,
     still_held,
     unreadable,
     unusable_file,
@@ -155,13 +156,17 @@ class _Round:
     # -- one resource
 
     def _look(self, stem: str) -> _Look:
-        place, found = self._place, []
+        place = self._place
+        found: list[Finding] = []
         subject, remembered, readable = self._subject(stem), NO_GUARD_STATE, True
         try:
             remembered = peek(place.directory, subject.resource)
         except (OSError, OwnershipError) as error:
             found.append(unusable_file(subject, "guard", error))
             readable = False
+        else:
+            if self._registry is None and (shut := locked_out(subject)):
+                found.append(shut)
         try:
             examined = self._examine(subject.resource, remembered)
         except (OSError, OwnershipError) as error:

@@ -14,12 +14,11 @@ from ownership._errors import UnsafeDirectoryError
 from ownership._finding import Fact, Finding, FindingCode, Severity
 from ownership._location import account_name, locate, locate_registry, pin_registry
 from ownership._paths import DIRECTORY, StrPath, quoted, shown, spelled_path
-from ownership._system import euid
+from ownership._system import euid, may
 
 _NAME = re.compile(rf"{re.escape(DIRECTORY)}(?:-(\d+))?")
 _OUR_FILES = (".json", ".guard", ".alive", ".request", ".new", ".gitignore")
 _SHARE = "or share a registry between the accounts (registry=, --registry)"
-_EFFECTIVE = os.access in os.supports_effective_ids
 
 
 class Premises(NamedTuple):
@@ -79,7 +78,7 @@ def _registry(path: str) -> Premises:
         remedy = f"leasectl doctor --registry {quoted(os.path.realpath(path))}" if link else error.hint
         fault = _fault(FindingCode.UNSAFE_DIRECTORY, path, found, str(error), error.hint, remedy)
         return Premises(path, (fault,), False)
-    if _may(path, os.R_OK | os.X_OK):
+    if may(path, os.R_OK | os.X_OK):
         return Premises(path, (), True)
     what = "this account may not read the registry"
     advice = f"use an account that may, or give this one's group access: see ls -ld {quoted(path)}"
@@ -97,7 +96,7 @@ def _refused(parent: str, above: os.stat_result) -> Finding | None:
         return _fault(FindingCode.UNSAFE_DIRECTORY, path, os.lstat(path), str(error), advice, error.hint)
     except PermissionError as error:
         return _kept_out(parent, str(error.filename or parent), error)
-    if location.facts is None or location.account is not None or _may(location.path, os.W_OK):
+    if location.facts is None or location.account is not None or may(location.path, os.W_OK):
         return None
     return _unwritable(location.path)
 
@@ -190,7 +189,7 @@ def _looked_into(path: str, parent: str, faults: list[Finding]) -> tuple[tuple[F
     found = os.lstat(path)
     if not stat.S_ISDIR(found.st_mode):
         return tuple(faults), False
-    if _may(path, os.R_OK | os.X_OK):
+    if may(path, os.R_OK | os.X_OK):
         return tuple(faults), True
     if found.st_uid == euid():
         what = f"its own account may not look into it (mode {stat.S_IMODE(found.st_mode):04o})"
@@ -205,10 +204,6 @@ def _looked_into(path: str, parent: str, faults: list[Finding]) -> tuple[tuple[F
             Finding(code, note, Path(path), what, _facts(path, found), "look as root, or as that account", remedy)
         )
     return tuple(faults), False
-
-
-def _may(path: str, mode: int) -> bool:
-    return os.access(path, mode, effective_ids=_EFFECTIVE)
 
 
 def _facts(path: str, found: os.stat_result) -> dict[str, Fact]:

@@ -54,6 +54,11 @@ def require_supported(path: str) -> None:
 euid: Callable[[], int] = getattr(os, "geteuid", int)  # zero where there are no accounts by number
 
 
+def may(path: str, mode: int) -> bool:
+    """Whether this effective account may do that (``os.R_OK | ...``) with what *path* leads to."""
+    return os.access(path, mode, effective_ids=os.access in os.supports_effective_ids)
+
+
 def account(uid: int) -> tuple[str, str] | None:
     """Name and home directory of *uid* from the account database, ``None`` if it knows none."""
     if pwd is None:
