@@ -18,6 +18,7 @@ from ownership._pinned import PinnedDirectory, Signature
 from ownership._process import LockedFile, ProcessTable, locked_file, printable
 from ownership._system import euid, may
 
+OUR_FILES = (".json", ".guard", ".alive", ".request", ".new")
 _NAMED = 3  # files that a finding about many names
 
 
@@ -114,7 +115,8 @@ def foreign_files(directory: PinnedDirectory, names: Collection[str]) -> Iterato
     owner = os.fstat(directory.fd).st_uid
     if owner == 0:  # may use whatever there is
         return
-    found = [name for name in sorted(names) if _owner_of(directory, name) not in (owner, None)]
+    ours = sorted(name for name in names if name.endswith(OUR_FILES))
+    found = [name for name in ours if _owner_of(directory, name) not in (owner, None)]
     if found:
         who, path = account_name(owner), directory.path
         what = f"{_count(found)} in the lock directory of {who} belong to another account, so it is refused there"

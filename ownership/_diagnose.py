@@ -169,11 +169,11 @@ class _Round:
                 found.append(shut)
         try:
             examined = self._examine(subject.resource, remembered)
+            case = Case(subject, examined, remembered, self._examiner.processes, self._witness(examined))
+            found += ailments_of_owner(case)
         except (OSError, OwnershipError) as error:
             found.append(unusable_file(subject, "json", error))
             return _Look(subject, tuple(found), _instances(remembered.owner), False)
-        case = Case(subject, examined, remembered, self._examiner.processes, self._witness(examined))
-        found += ailments_of_owner(case)
         return _Look(subject, tuple(found), _instances(remembered.owner, examined.owner), readable)
 
     def _examine(self, resource: Resource, remembered: GuardState) -> Examined:

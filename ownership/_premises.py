@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from ownership._ailing_files import OUR_FILES
 from ownership._errors import UnsafeDirectoryError
 from ownership._finding import Fact, Finding, FindingCode, Severity
 from ownership._location import account_name, locate, locate_registry, pin_registry
@@ -17,7 +18,7 @@ from ownership._paths import DIRECTORY, StrPath, quoted, shown, spelled_path
 from ownership._system import euid, may
 
 _NAME = re.compile(rf"{re.escape(DIRECTORY)}(?:-(\d+))?")
-_OUR_FILES = (".json", ".guard", ".alive", ".request", ".new", ".gitignore")
+_OUR_FILES = (*OUR_FILES, ".gitignore")
 _SHARE = "or share a registry between the accounts (registry=, --registry)"
 
 
@@ -53,10 +54,14 @@ def survey(directory: StrPath, *, registry: bool) -> Iterator[Premises]:
     if refused is not None and os.fspath(refused.resource) not in paths:
         yield Premises(parent, (refused,), False)
     for one in paths:
-        faults = {fault.code: fault for fault in _faults(one, above)}
-        if refused is not None and os.fspath(refused.resource) == one:
-            faults.setdefault(refused.code, refused)
-        yield Premises(one, *_looked_into(one, parent, list(faults.values())))
+        try:
+            faults = {fault.code: fault for fault in _faults(one, above)}
+            if refused is not None and os.fspath(refused.resource) == one:
+                faults.setdefault(refused.code, refused)
+            looked = _looked_into(one, parent, list(faults.values()))
+        except FileNotFoundError:  # it went while we were looking
+            continue
+        yield Premises(one, *looked)
 
 
 def _lock_paths(parent: str) -> list[str]:
@@ -96,7 +101,7 @@ def _refused(parent: str, above: os.stat_result) -> Finding | None:
         return _fault(FindingCode.UNSAFE_DIRECTORY, path, os.lstat(path), str(error), advice, error.hint)
     except PermissionError as error:
         return _kept_out(parent, str(error.filename or parent), error)
-    if location.facts is None or location.account is not None or may(location.path, os.W_OK):
+    if location.facts is None or may(location.path, os.W_OK):
         return None
     return _unwritable(location.path)
 

@@ -17,6 +17,7 @@ import pytest
 import ownership
 from ownership import Finding, Severity
 from ownership._models import GuardState
+from ownership._process import system_processes
 from ownership.testing import FakeClock, reuse_pid, sleeping_process, wait_until, zombie
 from tests.integration.test_cli_reading import HIDDEN, other_accounts_can_run_us
 from tests.integration.test_process_facts import cgroup, traced
@@ -115,6 +116,7 @@ def test_a_number_that_was_reused_shows_what_runs_there(leases_directory: Path) 
         gone = fields_of(pid)
     plant(leases_directory / "x", record(**gone))
     with reuse_pid(pid):
+        wait_until(lambda: "sys.stdin.read()" in str(system_processes().command_of(pid)))
         (finding,) = found(leases_directory)
     assert finding.code == "reused"
     assert "sys.stdin.read()" in str(finding.evidence["runs_now"])

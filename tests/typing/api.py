@@ -75,6 +75,19 @@ def look(path: Path) -> ownership.Verdict:
     return found.verdict
 
 
+def diagnose(path: Path) -> list[str]:
+    clock, table = testing.FakeClock(), testing.FakeProcessTable()
+    table.surround(1000, parent=1, tracer=2, frozen_by=("/sys/fs/cgroup/a/cgroup.freeze",))
+    for one in ownership.diagnose(path, registry=True, clock=clock, processes=table):
+        assert_type(one, ownership.Finding)
+        assert_type(one.code, ownership.FindingCode)
+        assert_type(one.severity, ownership.Severity)
+        assert_type(one.resource, Path)
+        assert_type(one.evidence, Mapping[str, str | int | float | list[str]])
+        assert_type(one.unusable, bool)
+    return [one.remedy for one in ownership.diagnose("/srv") if one.severity is ownership.Severity.PROBLEM]
+
+
 def evict(path: Path) -> None:
     assert_type(ownership.reclaim(path), ownership.Inspection)
     assert_type(ownership.break_claim(path, token=5), ownership.Inspection)
