@@ -38,6 +38,7 @@ from ownership._ref import OwnerRef
 from ownership._report import SentSignal, StopReport, Survivor
 from ownership._stop import stop
 from ownership._verdict import Verdict
+from ownership._waiters import waiters
 
 __all__ = [
     "AcquireTimeoutError",
@@ -95,4 +96,5 @@ __all__ = [
     "start_id",
     "stop",
     "wait",
+    "waiters",
 ]

@@ -67,7 +67,9 @@ class Waiter:
         :returns: ``None`` when *deadline* has passed, or when it cannot be looked at: the look under the guard says why
         """
         filename, clock = f"{resource.name}.json", self._examiner.clock
-        watched = self._watch.file(place.directory.file(filename)) and self._watch_process(examined)
+        path = place.directory.file(filename)
+        watched = self._watch.file(path) and self._watch_process(examined)
+        self._watch.queue(path)
         missing = _MISSING / 64
         try:
             while True:

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable
 
 from ownership import _inotify
+from ownership._system import NO_FOLLOW, lock_shared
 
 _CHANGES = _inotify.ATTRIB | _inotify.DELETE_SELF | _inotify.MOVE_SELF | _inotify.MODIFY | _inotify.DONT_FOLLOW
 _HAS_INOTIFY = sys.platform.startswith("linux")
@@ -23,6 +24,7 @@ class Watch:
         self._notify = notify
         self._files: list[int] = []  # filled and emptied in steps that no signal handler splits
         self._handles: list[int] = []
+        self._queued: list[int] = []
 
     def process(self, opening: Callable[[], int | None]) -> bool:
         """Wake when what *opening* gives (a pidfd) polls readable; true if that can be had."""
@@ -52,6 +54,18 @@ class Watch:
                 return False
         return _inotify.add(self._files[0], path, _CHANGES) >= 0
 
+    def queue(self, path: str) -> None:
+        """Let others see that somebody waits for the file at *path* to go: a shared lock on it; best effort.
+
+        Nobody else locks such files, so it is in nobody's way.
+        """
+        _close(self._queued)
+        try:
+            self._queued.extend(map(os.open, (path,), (os.O_RDONLY | NO_FOLLOW,)))
+            lock_shared(self._queued[0])
+        except OSError:
+            pass
+
     def wait(self, seconds: float) -> bool:
         """Whether something happened within *seconds*."""
         poll = select.poll()
@@ -72,6 +86,7 @@ class Watch:
     def close(self) -> None:
         _close(self._handles)
         _close(self._files)
+        _close(self._queued)
 
     def __del__(self) -> None:  # an exception of a signal handler may have kept close() from beginning
         self.close()

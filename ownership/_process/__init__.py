@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import sys
 
-from ownership._process._locks import LockedFile, lock_holder, lock_holders, locked_file
+from ownership._process._locks import LockedFile, lock_holder, lock_holders, lock_sharers, locked_file
 from ownership._process._portable import PortableProcesses, boot_session_uuid
 from ownership._process._signals import CONTINUE, KILL, TERMINATE
 from ownership._process._startid import Comparison, LinuxStartId, compare_start_ids, parse_linux_start_id
@@ -47,6 +47,7 @@ __all__ = [
     "is_zombie",
     "lock_holder",
     "lock_holders",
+    "lock_sharers",
     "locked_file",
     "parse_linux_start_id",
     "printable",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from typing import TypeAlias
 
 LockedFile: TypeAlias = tuple[str, int]
@@ -24,15 +25,29 @@ def lock_holders() -> dict[LockedFile, int]:
     Not guaranteed: locks of processes that our pid namespace does not show, nor that a pid still holds what it locked:
     a child that it forked may, the lock belongs to the open file.
     """
+    found: dict[LockedFile, int] = {}
+    for file, _, pid in _flocks():
+        found.setdefault(file, pid)
+    return found
+
+
+def lock_sharers() -> dict[LockedFile, set[int]]:
+    """The pids behind each shared flock(2), with the limits of :func:`lock_holders`."""
+    found: dict[LockedFile, set[int]] = {}
+    for file, kind, pid in _flocks():
+        if kind == "READ":
+            found.setdefault(file, set()).add(pid)
+    return found
+
+
+def _flocks() -> Iterator[tuple[LockedFile, str, int]]:
     try:
         with open("/proc/locks", encoding="ascii", errors="replace") as locks:
             lines = [line.split() for line in locks if " FLOCK " in line]
     except OSError:
-        return {}
-    found: dict[LockedFile, int] = {}
+        return
     for fields in lines:
         if len(fields) >= 6 and fields[1] == "FLOCK" and fields[4].isdigit():  # a waiter's line has an arrow there
             device, _, inode = fields[5].rpartition(":")
             if int(fields[4]) and inode.isdigit():
-                found.setdefault((device, int(inode)), int(fields[4]))
-    return found
+                yield (device, int(inode)), fields[3], int(fields[4])
