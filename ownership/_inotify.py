@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +12,8 @@ DELETE_SELF, MOVE_SELF, UNMOUNT, OVERFLOW, IGNORED = 0x400, 0x800, 0x2000, 0x400
 DONT_FOLLOW = 0x02000000
 
 FLAGS = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
+
+_MARK = re.compile(rb"^inotify (wd:[0-9a-f]+ ino:[0-9a-f]+) ", re.MULTILINE)
 
 _library: Any = None
 
@@ -39,3 +42,17 @@ def _libc() -> Any:
             return None
         _library = ctypes.CDLL(None, use_errno=True)
     return _library if hasattr(_library, "inotify_init1") else None
+
+
+def marks(instance: int) -> frozenset[bytes] | None:
+    """What *instance* watches, as the kernel tells it; ``None`` if that number stands for anything else by now.
+
+    The program around us may have closed it and given the number to a file of its own (proc_pid_fdinfo(5)).
+    """
+    try:
+        if os.readlink(f"/proc/self/fd/{instance}") != "anon_inode:inotify":
+            return None
+        with open(f"/proc/self/fdinfo/{instance}", "rb", buffering=0) as file:
+            return frozenset(_MARK.findall(file.read(1 << 20)))
+    except OSError:
+        return None

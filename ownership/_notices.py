@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import struct
 from typing import NamedTuple
 
@@ -16,7 +15,6 @@ _FILES = _inotify.MODIFY | _inotify.ATTRIB | _inotify.MOVED | _inotify.CREATE | 
 _WATCHED = _FILES | _inotify.DELETE_SELF | _inotify.MOVE_SELF
 _WHOLE = _inotify.DELETE_SELF | _inotify.MOVE_SELF | _inotify.UNMOUNT | _inotify.OVERFLOW | _inotify.IGNORED
 _BATCH = 1 << 18
-_OURS = re.compile(rb"^inotify wd:([0-9a-f]+) ino:([0-9a-f]+) ", re.MULTILINE)
 
 
 class Changes(NamedTuple):
@@ -91,14 +89,9 @@ class Notices:
         return Changes(frozenset(map(os.fsdecode, names)), complete)
 
     def _is_ours(self) -> bool:
-        """Whether the number stands for an instance that watches exactly what ours does (proc_pid_fdinfo(5))."""
-        try:
-            with open(f"/proc/self/fdinfo/{self._descriptor.number}", "rb", buffering=0) as file:
-                told = file.read(1 << 16)
-        except OSError:
-            return False
-        found = {(int(number, 16), int(inode, 16)) for number, inode in _OURS.findall(told)}
-        return found == {(number, inode) for (_, inode), number in self._watched.items()}
+        """Whether the number stands for an instance that watches exactly what ours does."""
+        ours = frozenset(b"wd:%x ino:%x" % (number, inode) for (_, inode), number in self._watched.items())
+        return _inotify.marks(self._descriptor.number) == ours
 
     def close(self) -> None:
         """Stop watching."""

@@ -37,26 +37,27 @@ class Rounds:
             self._stamps.clear()
             self._queue.clear()
             return list(holdings)
-        names, changed = self._changes([place for place in places if place.users])
+        names, changed, told = self._changes([place for place in places if place.users])
         everything, held = list(holdings), State.HELD
         chosen = {one for one in everything if one.state is not held or one.abandoned}
-        chosen.update(self._turn(everything, holdings, _TURNS if changed else _QUIET_TURNS))
+        chosen.update(self._turn(everything, holdings, _QUIET_TURNS if told else _TURNS))
         if names or changed:
             chosen.update(_touched(everything, names, changed))
         return chosen
 
-    def _changes(self, places: list[Place]) -> tuple[Collection[str], set[Place]]:
-        """The files of ours that changed, and the places where any may have."""
+    def _changes(self, places: list[Place]) -> tuple[Collection[str], set[Place], bool]:
+        """The files of ours that changed, the places where any may have, and whether the kernel tells of all."""
         changes = self._notices.read() if self._notify else Changes(frozenset(), False)
-        changed = set()
+        changed, told = set(), True
         for place in places:
             known = changes.complete and self._notices.knows(place.directory)
+            told = told and known
             if not known and self._notify:
                 self._notices.watch(place.directory)  # from the next tick on
             if not place.directory.is_at_path() or (not known and self._is_stamped_anew(place)):
                 changed.add(place)
         ours = [name for name in changes.names if any(name.removesuffix(".json") in place.owned for place in places)]
-        return frozenset(ours), changed
+        return frozenset(ours), changed, told
 
     def _is_stamped_anew(self, place: Place) -> bool:
         """Whether names came or went since the last look, by the directory's own times."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 import datetime as dt
 import errno
 import signal as signals
-from functools import partial
 
 from ownership._arguments import checked_seconds
 from ownership._clock import SYSTEM_CLOCK, Clock
+from ownership._ending import Ending
 from ownership._errors import AlreadyOwnedError, StopTimeoutError, explained
 from ownership._examine import describe
 from ownership._models import OwnerIdentity, OwnerRecord
@@ -166,14 +166,11 @@ class _Stopping:
 
     def _wait_for(self, one: ProcessObservation, left: float) -> bool:
         """Wait for the end of *one*, of whom there can be no end before; true if watching it again is of no use."""
-        watch = Watch()
+        ending = Ending(self._processes, one.pid, one.start_id or "", clock=self._clock, poll=_POLL)
         try:
-            opening = partial(self._processes.open_handle, one.pid, one.start_id or "")
-            return not watch.process(opening) or self._clock.wait(min(left, _SAFETY), watch.wait)
-        except ProcessLookupError:
-            return True
+            return ending.wait(min(left, _SAFETY))
         finally:
-            watch.close()
+            ending.close()
 
     # what is told
 

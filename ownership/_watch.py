@@ -23,13 +23,20 @@ class Watch:
     def __init__(self, *, notify: bool = _HAS_INOTIFY) -> None:
         self._notify = notify
         self._files: list[int] = []  # filled and emptied in steps that no signal handler splits
+        self._marks: frozenset[bytes] | None = None
         self._handles: list[int] = []
         self._queued: list[int] = []
+        self._stood_for: dict[int, tuple[int, int] | None] = {}
 
     def process(self, opening: Callable[[], int | None]) -> bool:
         """Wake when what *opening* gives (a pidfd) polls readable; true if that can be had."""
         self._handles.extend(number for number in map(_call, (opening,)) if number is not None)
+        self._note(self._handles)
         return bool(self._handles)
+
+    def _note(self, numbers: list[int]) -> None:
+        """Remember what a number stands for: the program around us may close it and reuse it."""
+        self._stood_for.update((number, _file_of(number)) for number in numbers)
 
     @property
     def handle(self) -> int | None:
@@ -38,7 +45,7 @@ class Watch:
 
     def forget_process(self) -> None:
         """The handle woke us and the process is not over: do not wake for it again."""
-        _close(self._handles)
+        self._close(self._handles)
 
     def file(self, path: str) -> bool:
         """Wake when the file at *path* is changed, renamed or unlinked; true if that can be had."""
@@ -52,16 +59,20 @@ class Watch:
             if self._files[0] < 0:  # too many instances or descriptors: the caller polls
                 self._files.clear()
                 return False
-        return _inotify.add(self._files[0], path, _CHANGES) >= 0
+        if _inotify.add(self._files[0], path, _CHANGES) < 0:
+            return False
+        self._marks = _inotify.marks(self._files[0])
+        return True
 
     def queue(self, path: str) -> None:
         """Let others see that somebody waits for the file at *path* to go: a shared lock on it; best effort.
 
         Nobody else locks such files, so it is in nobody's way.
         """
-        _close(self._queued)
+        self._close(self._queued)
         try:
             self._queued.extend(map(os.open, (path,), (os.O_RDONLY | NO_FOLLOW,)))
+            self._note(self._queued)
             lock_shared(self._queued[0])
         except OSError:
             pass
@@ -77,28 +88,49 @@ class Watch:
         return bool(ready)
 
     def _drain(self) -> None:
+        if not self._is_ours():
+            self._files.clear()
+            return
         try:
             while os.read(self._files[0], 65536):
                 pass
         except BlockingIOError:
             pass
 
+    def _is_ours(self) -> bool:
+        """Whether the number stands for our instance: of its watches some may have ended, none can have come."""
+        if self._marks is None:  # it cannot be told here
+            return True
+        found = _inotify.marks(self._files[0])
+        return found is not None and found <= self._marks
+
     def close(self) -> None:
-        _close(self._handles)
-        _close(self._files)
-        _close(self._queued)
+        self._close(self._handles)
+        if self._files and not self._is_ours():
+            self._files.clear()
+        self._close(self._files)
+        self._close(self._queued)
+
+    def _close(self, numbers: list[int]) -> None:
+        if numbers:
+            known = self._stood_for.pop(numbers[0], None)
+            try:
+                if known is None or known == _file_of(numbers[0]):
+                    os.close(numbers[0])
+            except OSError:  # the program around us did it
+                pass
+            numbers.clear()
 
     def __del__(self) -> None:  # an exception of a signal handler may have kept close() from beginning
         self.close()
 
 
-def _close(numbers: list[int]) -> None:
-    if numbers:
-        try:
-            os.close(numbers[0])
-        except OSError:  # the program around us did it
-            pass
-        numbers.clear()
+def _file_of(number: int) -> tuple[int, int] | None:
+    try:
+        found = os.fstat(number)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _call(opening: Callable[[], int | None]) -> int | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import sys
+import time
 
 from ownership._process._cgroups import CgroupFreezer
 from ownership._process._groups import GroupReader
@@ -111,6 +112,12 @@ class LinuxProcesses:
         except ValueError:
             return True
         return line.state not in EXITED or line.threads > 1
+
+    def linger(self, pid: int, seconds: float) -> bool:
+        """See :meth:`ProcessTable.linger`. Without a pidfd nothing tells."""
+        validate_pid(pid)
+        time.sleep(seconds)
+        return False
 
     def answers(self, pid: int) -> bool:
         """See :meth:`ProcessTable.answers`: signal 0, of which EPERM means *exists* (kill(2))."""

@@ -6,6 +6,7 @@ import importlib
 import os
 import socket
 import sys
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -105,6 +106,28 @@ class PortableProcesses:
     def shows_life(self, stat: int) -> bool:
         """Always true: there are no such descriptors."""
         return True
+
+    def linger(self, pid: int, seconds: float) -> bool:
+        """See :meth:`ProcessTable.linger`: psutil waits by kqueue(2), a handle of Windows, or by polling.
+
+        Not for a child of ours, which it would reap: its exit status is the program's.
+        """
+        psutil = self._psutil
+        begun = time.monotonic()
+        try:
+            process = psutil.Process(validate_pid(pid))
+            if process.ppid() != os.getpid():
+                process.wait(timeout=seconds)
+                return True
+            time.sleep(seconds)
+            return False
+        except psutil.TimeoutExpired:
+            return False
+        except psutil.NoSuchProcess:
+            return True
+        except (psutil.Error, OSError):
+            time.sleep(max(0.0, begun + seconds - time.monotonic()))
+            return False
 
     def answers(self, pid: int) -> bool:
         """See :meth:`ProcessTable.answers`."""

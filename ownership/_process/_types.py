@@ -147,6 +147,14 @@ class ProcessTable(Protocol):
         """Whether the process of a descriptor from :meth:`open_stat` seems to live. False is a hint, no proof."""
         ...
 
+    def linger(self, pid: int, seconds: float) -> bool:
+        """Wait *seconds*, less if *pid* seems to end before that and the system tells without a handle.
+
+        :returns: whether it seems to have ended, a hint
+        :raises ValueError: *pid* is not a process number
+        """
+        ...
+
     def answers(self, pid: int) -> bool:
         """Whether anything has the number *pid*, a zombie and a thread included. True in doubt.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import select
 from collections.abc import Collection
 from dataclasses import replace
 from types import TracebackType
@@ -11,13 +10,14 @@ from typing import Self
 
 from ownership._process import GroupListing, Identity, ProcessObservation, ProcessState, validate_group, validate_pid
 from ownership.testing._fake_groups import FakeGroups, FakeProcess
+from ownership.testing._fake_pulses import FakePulses
 from ownership.testing._fake_surroundings import FakeSurroundings
 
 _BOOT_ID = "00000000-0000-4000-8000-000000000001"
 _NAMESPACE = 4026531836
 
 
-class FakeProcessTable(FakeGroups, FakeSurroundings):
+class FakeProcessTable(FakeGroups, FakePulses, FakeSurroundings):
     """Processes for tests: nothing here touches the system, and every number is free until it is added.
 
     The table starts with one process, the current one. Pass it wherever a ``processes=`` parameter is taken. Handles
@@ -94,24 +94,6 @@ class FakeProcessTable(FakeGroups, FakeSurroundings):
             self._end(pid)
         self._given[reader] = (pid, start_id)
         return reader
-
-    def has_ended(self, handle: int) -> bool:
-        """Whether the process of a handle has ended."""
-        return bool(select.select([handle], [], [], 0)[0])
-
-    def open_stat(self, pid: int, start_id: str) -> int | None:
-        """Always ``None``: without handles there is only signal 0."""
-        validate_pid(pid)
-        return None
-
-    def shows_life(self, stat: int) -> bool:
-        """Always true: there are no such descriptors."""
-        return True
-
-    def answers(self, pid: int) -> bool:
-        """Whether there is a process *pid*, by any name, as signal 0 says."""
-        process = self._processes.get(validate_pid(pid))
-        return process is not None and process.exists is not False
 
     def command_of(self, pid: int) -> str | None:
         """The command that *pid* was added with."""

@@ -30,6 +30,7 @@ MAY_READ_PROC = {
         "_process",
         "_stop",
         "_watch",
+        "_inotify",
         "_notices",
         "_witness",
         "_paths",
