@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import functools
 import importlib.util
 import json
 import os
@@ -19,7 +18,7 @@ import pytest
 import ownership
 from ownership._models import GuardState
 from tests.support.cli import LEASECTL, ROOT, VERDICTS, environment, leasectl, resource, started
-from tests.support.namespaces import NEW_PIDS, NOBODY, needs_linux_root
+from tests.support.namespaces import AS_NOBODY, NEW_PIDS, NOBODY, needs_linux_root, other_accounts_can_run_us
 from tests.support.records import (
     file_of,
     identity,
@@ -33,7 +32,6 @@ from tests.support.records import (
 
 pytestmark = needs_linux_root
 
-AS_NOBODY = ("setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups")
 HIDDEN = ("unshare", "-m", "sh", "-c", 'mount -t proc -o hidepid=2 proc /proc && exec "$@"', "sh", *AS_NOBODY)
 # every reading command, again and again in one process; says its exit codes
 READ_ALL = """
@@ -54,12 +52,6 @@ for _ in range(int(rounds)):
         main(["reclaim", "--dry-run", *([] if registry else [directory]), *where])
 print(json.dumps({name: sorted(found) for name, found in codes.items()}))
 """
-
-
-@functools.cache
-def other_accounts_can_run_us() -> bool:
-    """An interpreter below somebody's home directory is theirs alone."""
-    return subprocess.run([*AS_NOBODY, sys.executable, "-c", ""], stderr=subprocess.DEVNULL).returncode == 0
 
 
 @pytest.fixture

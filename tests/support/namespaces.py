@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import functools
 import json
 import os
 import pickle
@@ -25,11 +26,19 @@ from tests.support import warm
 ctypes.CDLL(None)  # imported while we may still read it: another account might not
 ROOT = str(Path(ownership.__file__).resolve().parents[1])
 NOBODY = 65534
+AS_NOBODY = ("setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups")
 NEW_PIDS = ("unshare", "-pf", "--mount-proc", "--kill-child")
 
 needs_linux_root = pytest.mark.skipif(
     sys.platform != "linux" or os.geteuid() != 0, reason="namespaces and other accounts take root on Linux"
 )
+
+
+@functools.cache
+def other_accounts_can_run_us() -> bool:
+    """An interpreter below somebody's home directory is theirs alone."""
+    return subprocess.run([*AS_NOBODY, sys.executable, "-c", ""], stderr=subprocess.DEVNULL).returncode == 0
+
 
 _PRELUDE = f"""\
 import json, os, signal, subprocess, sys, time
