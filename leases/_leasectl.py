@@ -7,7 +7,6 @@ ways. Nothing has begun by then, so that there is nothing to put in order.
 from __future__ import annotations
 
 import os
-import signal
 import sys
 
 _INTERRUPTED = 130
@@ -16,6 +15,8 @@ _INTERRUPTED = 130
 def main() -> int:
     """Run ``leasectl`` with the arguments of this process; the exit code."""
     try:
+        import signal
+
         known = signal.getsignal(signal.SIGINT) is signal.default_int_handler  # else whoever started us ignores it
         if known:
             signal.signal(signal.SIGINT, lambda *_: os._exit(_INTERRUPTED))

@@ -26,14 +26,7 @@ TESTS = str(Path(__file__).absolute().parents[2])  # where the package ``tests``
 CAN_FORK = sys.platform.startswith("linux") and not os.environ.get("LEASES_TESTS_COLD")
 _SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER: orphans below us become our children
 _LIMIT = 1 << 20
-_OWN_START = (
-    "PYTHON",
-    "LD_",
-    "LC_",
-    "LANG",
-    "TZ",
-    "FAKETIME",
-)  # variables that only matter to an interpreter that starts
+_OWN_START = ("PYTHON", "LD_", "LC_", "LANG", "TZ", "FAKETIME")  # what matters to an interpreter that starts
 
 
 def start(
@@ -135,17 +128,15 @@ class Forked(subprocess.Popen):  # type: ignore[type-arg]
         what = inspect.signature(subprocess.Popen._execute_child).bind(self, *given).arguments  # type: ignore[attr-defined]
         pipes = [what[name] for name in ("p2cread", "p2cwrite", "c2pread", "c2pwrite", "errread", "errwrite")]
         streams = [own if pipe < 0 else pipe for own, pipe in enumerate((pipes[0], pipes[3], pipes[5]))]
-        umask = os.umask(0)
-        os.umask(umask)
+        status = Path("/proc/self/status").read_text()
         try:
             request = {
                 "source": self._source,
                 "arguments": self._arguments,
                 "command": [os.fsdecode(one) for one in what["args"]],
                 "directory": os.path.join(os.getcwd(), what["cwd"] or ""),
-                "umask": umask,
+                "umask": int(status.partition("\nUmask:")[2].split()[0], 8),
                 "env": dict(what["env"] or os.environ),
-                "parent": os.getpid(),
             }
             self.pid = template().fork(request, streams)
             self._child_created = True
@@ -167,12 +158,15 @@ def serve(number: int) -> tuple[types.CodeType, dict[str, Any]]:
         reading, writing = os.pipe()
         between = os.fork()
         if between == 0:
+            parent = os.getpid()
             child = os.fork()
             if child:
                 os.write(writing, str(child).encode())
                 os._exit(0)  # and the tests are its parent
             for one in (reading, writing, requests.detach()):
                 os.close(one)
+            while os.getppid() == parent:
+                os.sched_yield()
             return _become(json.loads(data), streams)
         os.waitpid(between, 0)
         requests.send(os.read(reading, 100))
@@ -190,7 +184,7 @@ def _import_everything() -> None:
     import tests.support.injection
     import tests.support.processes  # noqa: F401
 
-    for name in leases.cli.leasectl.commands:
+    for name in leases.cli.leasectl.list_commands(None):  # type: ignore[arg-type]
         leases.cli.leasectl.get_command(None, name)  # type: ignore[arg-type]
     signal.signal(signal.SIGINT, signal.default_int_handler)
     gc.collect()
@@ -198,8 +192,6 @@ def _import_everything() -> None:
 
 
 def _become(request: dict[str, Any], streams: list[int]) -> tuple[types.CodeType, dict[str, Any]]:
-    while os.getppid() != request["parent"]:
-        os.sched_yield()
     for target, given in enumerate(streams):
         os.dup2(given, target)
     os.closerange(3, max(streams) + 1)
@@ -216,6 +208,5 @@ def _become(request: dict[str, Any], streams: list[int]) -> tuple[types.CodeType
     os.umask(request["umask"])
     sys.argv = ["-c", *request["arguments"]]
     sys.orig_argv = request["command"]
-    sys.path[0] = ""
     main = sys.modules["__main__"] = types.ModuleType("__main__")
     return compile(request["source"], "<string>", "exec"), main.__dict__
