@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import json
 import os
 import sys
 import threading
@@ -18,6 +17,7 @@ from ownership._process._kernel import Kernel
 from ownership._process._linux import LinuxProcesses
 from ownership._process._procfs import parse_stat
 from ownership._process._text import command_text
+from tests.support.namespaces import elsewhere
 
 BOOT = "4cf94a06-d9c6-49b1-a3ff-600659699c69"
 OWN = 100
@@ -786,21 +786,10 @@ def test_every_table_of_a_process_tells_one_instance_id() -> None:
 def test_a_forked_child_is_another_instance_and_another_process() -> None:
     table = LinuxProcesses()
     before = table.current()
-    reader, writer = os.pipe()
-    child = os.fork()
-    if child == 0:
-        try:
-            me = table.current()
-            os.write(writer, json.dumps([me.pid, me.instance_id, me.start_id]).encode())
-        finally:
-            os._exit(0)
-    os.close(writer)
-    with open(reader, "rb") as stream:
-        pid, instance, start = json.loads(stream.read())
-    os.waitpid(child, 0)
-    assert pid == child
-    assert instance != before.instance_id
-    assert compare_start_ids(start, before.start_id) is Comparison.DIFFERENT
+    child, after = elsewhere(lambda: (os.getpid(), table.current()))
+    assert after.pid == child != before.pid
+    assert after.instance_id != before.instance_id
+    assert compare_start_ids(after.start_id, before.start_id) is Comparison.DIFFERENT
     assert table.current() is before
 
 
