@@ -27,7 +27,7 @@ from ownership._finding import Finding, FindingCode, Subject
 from ownership._inspect import examiner_of, resource_of
 from ownership._locking import peek
 from ownership._models import NO_GUARD_STATE, GuardState, OwnerIdentity
-from ownership._paths import Resource, StrPath
+from ownership._paths import Resource, StrPath, pinned_resource
 from ownership._pinned import Signature
 from ownership._place import Place, opened
 from ownership._premises import survey
@@ -187,7 +187,8 @@ class _Round:
 
     def _subject(self, stem: str) -> Subject:
         directory, resource = self._place.directory, resource_of(self._place, stem)
-        return Subject(resource, directory.path, self._registry, known=resource.path != directory.file(stem))
+        named = pinned_resource(resource.path, whole=directory.location.whole).name  # not for names we never give
+        return Subject(resource, directory.path, self._registry, known=named == stem and "\0" not in resource.path)
 
     def _witness(self, examined: Examined) -> WitnessState | None:
         """What the witness says, where that tells more than the verdict."""

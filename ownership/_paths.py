@@ -230,7 +230,7 @@ def escape(raw: bytes) -> str:
 
 def unescape(name: str) -> str | None:
     """What :func:`escape` was given, or ``None`` for a hashed name."""
-    return None if _HASHED in name else os.fsdecode(unquote_to_bytes(name))
+    return None if _HASHED in name else os.fsdecode(unquote_to_bytes(os.fsencode(name)))
 
 
 def state_home() -> Path:

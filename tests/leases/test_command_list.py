@@ -105,3 +105,11 @@ def test_an_owner_that_does_not_say_since_when_has_no_age() -> None:
 def test_a_lock_directory_can_be_named_itself(leasectl: Leasectl, tmp_path: Path) -> None:
     with ownership.acquire(tmp_path / "x"):
         assert str(tmp_path / "x") in leasectl("list", os.path.join(tmp_path, ".leases")).out
+
+
+def test_a_file_whose_name_is_not_ours_hides_nothing(leasectl: Leasectl, tmp_path: Path) -> None:
+    with ownership.acquire(tmp_path / "x"):
+        (tmp_path / ".leases" / "caf\udce9.json").write_bytes(b"{")
+        said = leasectl("list", tmp_path)
+    assert said.code == 0
+    assert [row.split()[1] for row in said.out.splitlines()] == ["VERDICT", "unknown", "live"]

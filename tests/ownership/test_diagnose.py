@@ -440,6 +440,16 @@ def test_a_hashed_name_without_a_readable_record_is_named_by_its_file(tmp_path: 
     assert (finding.resource, finding.remedy) == (long, f"leasectl reclaim {long}")
 
 
+@pytest.mark.parametrize("name", ["%ZZ", "%00", "caf\udce9", "", ".", "a%2fb"])
+def test_a_file_with_a_name_that_we_never_give_is_no_resource(
+    tmp_path: Path, table: FakeProcessTable, name: str
+) -> None:
+    (tmp_path / ".leases").mkdir(mode=0o700)
+    (tmp_path / ".leases" / f"{name}.json").write_bytes(b"{")
+    (finding,) = found(tmp_path, table)
+    assert finding.remedy == f"leasectl reclaim {tmp_path / '.leases'}"
+
+
 def test_a_registry_is_named_in_remedies(tmp_path: Path, table: FakeProcessTable) -> None:
     registry = tmp_path / "the registry"
     registry.mkdir(mode=0o755)
