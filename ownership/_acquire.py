@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import errno
 import logging
+import os
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 
 from ownership import _keeper
@@ -20,7 +21,7 @@ from ownership._holding import Holding
 from ownership._locking import locked, peek
 from ownership._models import GuardState, OwnerIdentity
 from ownership._part import Part
-from ownership._paths import Resource
+from ownership._paths import Facts, Resource, facts_of
 from ownership._pinned import DirectoryChanged
 from ownership._place import Place, pinned
 from ownership._process import Identity
@@ -28,6 +29,7 @@ from ownership._state import State
 from ownership._stopped import Stopped
 from ownership._sweep import sweep
 from ownership._waiting import Waiter, settles, timed_out
+from ownership._withdrawal import undo
 
 log = logging.getLogger("ownership")
 
@@ -63,6 +65,7 @@ class Acquisition:
     """
 
     first = True
+    moves = 0
     settled = False
     waiter: Waiter | None = None
 
@@ -92,15 +95,14 @@ class Acquisition:
 
     def run(self, holding: Holding) -> None:
         """Own everything by *holding*, or raise and leave nothing."""
-        moves = 0
         try:
             while True:
                 try:
                     self._attempt(holding)
                     break
                 except DirectoryChanged:
-                    moves += 1
-                    self._pause(moves)
+                    self.moves += 1
+                    self._pause()
                 except _Unsettled as waiting:
                     self.settled = settles(waiting.place, waiting.resource, waiting.examined, self.clock)
                 except _Refused as refused:
@@ -111,11 +113,11 @@ class Acquisition:
         for place in self.littered:
             sweep(place)
 
-    def _pause(self, moves: int) -> None:
-        if moves > _MOVES:
+    def _pause(self) -> None:
+        if self.moves > _MOVES:
             error = OSError(11, "its lock directory keeps being changed from outside")
             raise explained(error, self.resources[0].path, "find out which program deletes files there")
-        if moves > 3:
+        if self.moves > 3:
             self.clock.wait(random.uniform(0, 0.005))
 
     def _attempt(self, holding: Holding) -> None:
@@ -123,41 +125,60 @@ class Acquisition:
         places: list[Place] = []
         guards: list[Guard] = []
         for one in self.resources:
-            place = pinned(one, self.registry, above=one.above if self.first else None)
+            place = pinned(one, self.registry, above=self._above(one))
             places.append(place)
             guards.append(place.guard(one))
         self.first = False
         until = max(self.deadline, self.clock.monotonic() + PATIENCE)
         decide = partial(self._decide, places, holding)
         try:
-            while self.waiter is not None:  # one of a crowd, perhaps: whoever was faster need not be waited for here
-                try:
-                    locked(guards, until, self.clock, decide, patient=False)
-                    return
-                except Busy:
-                    for place, resource in zip(places, self.resources, strict=True):
-                        self._judge_unguarded(place, resource)
-                    if self.clock.monotonic() >= until:
-                        break
-                    self.clock.wait(random.uniform(0.0001, 0.001))
-            locked(guards, until, self.clock, decide)
+            if self.waiter is None or not self._attempt_in_crowd(places, guards, until, decide):
+                locked(guards, until, self.clock, decide)
         except Interrupting as interrupting:
             raise interrupting.told() from None
         except OSError as error:
             if self.registry is not None and error.errno in _READ_ONLY and not isinstance(error, OwnershipError):
-                for place, resource in zip(places, self.resources, strict=True):
-                    self._judge_unguarded(place, resource)
+                self._judge_unguarded(places)
             raise
 
-    def _judge_unguarded(self, place: Place, resource: Resource) -> None:
-        """A look without the guard: enough to tell that somebody owns it."""
+    def _attempt_in_crowd(
+        self, places: list[Place], guards: list[Guard], until: float, decide: Callable[..., None]
+    ) -> bool:
+        """We have waited, and perhaps many have: a look without the guards says who was faster, and holds up nobody.
+
+        :returns: whether it was done; not, if somebody was inside the guards until the end
+        """
+        if any(guard.directory.signature(guard.record_name) is not None for guard in guards):
+            self._judge_unguarded(places)
+        while True:
+            try:
+                locked(guards, until, self.clock, decide, patient=False)
+                return True
+            except Busy:
+                self._judge_unguarded(places)
+                if self.clock.monotonic() >= until:
+                    return False
+                self.clock.wait(random.uniform(0.0001, 0.001))
+
+    def _above(self, resource: Resource) -> Facts | None:
+        """What is known of the directory that *resource* is in, unless another lock directory has to be found there."""
+        if self.first or self.moves:
+            return None if self.moves else resource.above
         try:
-            remembered = peek(place.directory, resource)
+            return facts_of(os.stat(resource.parent))
         except OSError:
-            remembered = GuardState()
-        examined = self.examiner.examine(place, resource, remembered)
-        if not examined.may_be_taken and not examined.unsettled:
-            raise _Refused(place, resource, examined)
+            return None
+
+    def _judge_unguarded(self, places: list[Place]) -> None:
+        """A look without the guards: enough to tell that somebody owns one of them."""
+        for place, resource in zip(places, self.resources, strict=True):
+            try:
+                remembered = peek(place.directory, resource)
+            except OSError:
+                remembered = GuardState()
+            examined = self.examiner.examine(place, resource, remembered)
+            if not examined.may_be_taken and not examined.unsettled:
+                raise _Refused(place, resource, examined)
 
     def _decide(self, places: list[Place], holding: Holding, *holds: Hold) -> None:
         found: list[tuple[Place, Hold, GuardState, Examined]] = []
@@ -242,32 +263,3 @@ class Acquisition:
         if self.on_wait is not None and holder not in self.told:
             self.told.add(holder)
             self.on_wait(refused.error())
-
-
-def undo(holding: Holding, holds: Sequence[Hold]) -> None:
-    """Withdraw what was published, while the guards are held; what cannot be withdrawn now the keeper takes on."""
-    for part, hold in zip(list(holding.parts), holds, strict=False):
-        part.withdraw(hold)
-    left = [part for part in holding.parts if not part.retired]
-    for part in holding.parts:
-        if part.retired:
-            part.forsake()
-    holding.parts[:] = left
-    if left:
-        holding.abandoned = True
-    else:
-        _keeper.KEEPER.holdings.discard(holding)
-
-
-def give_up(holding: Holding) -> None:
-    """Withdraw whatever an interrupted acquire may have published; the keeper goes on with what is left."""
-    holding.abandoned = True
-    holding.retire(State.RELEASED)
-    try:
-        done = holding.withdraw("released", "acquire was interrupted")
-    except (OSError, OwnershipError):
-        done = False
-    if done:
-        for part in holding.parts:
-            part.forsake()
-        _keeper.KEEPER.drop(holding)

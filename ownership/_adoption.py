@@ -7,7 +7,6 @@ from functools import partial
 from typing import NamedTuple
 
 from ownership import _keeper
-from ownership._acquire import undo
 from ownership._draft import new_token, template_of
 from ownership._errors import HandoverError, OwnershipError
 from ownership._guard import PATIENCE, Interrupting
@@ -21,6 +20,7 @@ from ownership._pinned import DirectoryChanged
 from ownership._place import Place, pinned
 from ownership._record import changed, decode, encode
 from ownership._state import State, adopted_by
+from ownership._withdrawal import undo
 
 
 class Target(NamedTuple):

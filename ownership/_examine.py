@@ -34,6 +34,7 @@ class Examined(NamedTuple):
 
     :ivar record: the record, ``None`` if there is none or it is malformed
     :ivar owner: whom the verdict is about: the record, or for a malformed one whoever the guard names
+    :ivar raw: the bytes of the record
     :ivar unsettled: malformed, and the guard names nobody: nothing can be decided before a live keeper had its tick
     """
 
@@ -43,6 +44,7 @@ class Examined(NamedTuple):
     signature: Signature | None = None
     owner: OwnerIdentity | None = None
     unsettled: bool = False
+    raw: bytes | None = None
 
     @property
     def verdict(self) -> Verdict:
@@ -105,7 +107,7 @@ class Examiner(NamedTuple):
             return self._examine_malformed(place, resource, guard, record, signature), False
         judgement, observation = self.judge(place, resource, record, record)
         missing = observation.witness is not None and observation.witness.state is WitnessState.MISSING
-        return Examined(judgement, record, signature=signature, owner=record), missing
+        return Examined(judgement, record, signature=signature, owner=record, raw=raw), missing
 
     def _examine_missing(self, place: Place, resource: Resource, last: OwnerIdentity) -> Examined:
         """No record, but the guard names an owner: unless that one is gone, its record was deleted, and it still owns.
@@ -169,7 +171,8 @@ class Examiner(NamedTuple):
             witness=witness,
             believable=free and is_local(directory.fd, directory.path),
             device=directory.descriptor.device,
-            expired=has_expired(lease, witness.beat if witness else None, now, same_clock=_same_clock(owner, me)),
+            expired=lease is not None
+            and has_expired(lease, witness.beat if witness else None, now, same_clock=_same_clock(owner, me)),
         )
 
 

@@ -13,7 +13,6 @@ from typing import Annotated, Generic, TypeVar
 
 from pydantic import BaseModel, Field
 
-from ownership._acquire import give_up
 from ownership._adoption import Adoption, Target
 from ownership._clock import SYSTEM_CLOCK, Clock
 from ownership._errors import HandoverError, OwnershipLostError, with_path
@@ -22,6 +21,7 @@ from ownership._process import ProcessTable, system_processes
 from ownership._ref import absolute_path
 from ownership._state import State
 from ownership._watch import Watch
+from ownership._withdrawal import give_up
 
 VARIABLE = "LEASES_HEIR"
 _POLL = 0.05

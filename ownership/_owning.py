@@ -8,11 +8,7 @@ from functools import partial
 from typing import Literal
 
 from ownership import _keeper, _kept
-from ownership._acquire import (
-    Acquisition,
-    OnWait,
-    give_up,
-)
+from ownership._acquire import Acquisition, OnWait
 from ownership._arguments import checked_labels, checked_resources, checked_timeout
 from ownership._claim import Claim
 from ownership._clock import SYSTEM_CLOCK, Clock
@@ -26,6 +22,7 @@ from ownership._paths import StrPath, resolve
 from ownership._process import ProcessTable, system_processes
 from ownership._reclaim import evict_stopped
 from ownership._stopped import Stopped, checked_way
+from ownership._withdrawal import give_up
 
 
 def acquire(

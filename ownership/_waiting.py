@@ -64,18 +64,22 @@ class Waiter:
     def wait(self, place: Place, resource: Resource, examined: Examined, deadline: float) -> Examined | None:
         """Wait for a change of *examined*; what is to be seen then.
 
-        :returns: ``None`` when *deadline* has passed, or when it cannot be looked at: the look under the guard says why
+        :returns: ``None`` when the look under the guard is to say: *deadline* has passed, the record has just gone, or
+            it cannot be looked at
         """
         filename, clock = f"{resource.name}.json", self._examiner.clock
         path = place.directory.file(filename)
         watched = self._watch.file(path) and self._watch_process(examined)
         self._watch.queue(path)
         missing = _MISSING / 64
+        # what is watched from now on, and is what was judged just before, need not be judged again
+        known = watched and examined.record is not None and self._is_same(place, filename, examined)
         try:
             while True:
-                looked = self._look(place, resource)
+                looked = examined if known else self._look(place, resource)
                 if looked is None or looked.may_be_taken or looked.signature != examined.signature:
                     return looked
+                known = False
                 left = deadline - clock.monotonic()
                 if left <= 0:
                     return None
@@ -85,8 +89,12 @@ class Waiter:
                     tick = min(tick, self._stopped.due_in())
                 if examined.signature is None:  # about to be published, or to be put back by its keeper
                     tick, missing = missing, min(missing * 2, _MISSING)
-                woken = clock.wait(min(left, tick), self._watch.wait)
-                if woken and place.directory.signature(filename) == examined.signature:
+                if not clock.wait(min(left, tick), self._watch.wait):
+                    continue
+                signature = place.directory.signature(filename)
+                if signature is None and examined.signature is not None:
+                    return None  # it has just gone
+                if signature == examined.signature:
                     looked = self._look(place, resource)
                     if looked is None or looked.may_be_taken:
                         return looked
@@ -94,6 +102,15 @@ class Waiter:
                     watched = False
         finally:
             self._watch.forget_process()
+
+    def _is_same(self, place: Place, filename: str, examined: Examined) -> bool:
+        """Whether the record is to the byte the one that was examined: a token stands in no other."""
+        try:
+            place.directory.ensure_open()
+            found = place.directory.read(filename)
+        except (OSError, OwnershipError, DirectoryChanged):
+            return False
+        return found is not None and found[0] == examined.raw
 
     def _look(self, place: Place, resource: Resource) -> Examined | None:
         try:

@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 import enum
+import functools
 from typing import NamedTuple
 
 _LINUX = "linux"
@@ -49,6 +50,7 @@ def psutil_start_id(creation_time: float) -> str:
     return f"{_PSUTIL}:{creation_time!r}"
 
 
+@functools.lru_cache(maxsize=256)  # a crowd of waiters compares the same few again and again
 def parse_linux_start_id(text: str) -> LinuxStartId | None:
     """Take *text* apart; ``None`` when it is not a Linux start id."""
     source, _, rest = text.partition(":")

@@ -1,0 +1,40 @@
+"""Taking back what an acquire that failed or was interrupted may have published."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ownership import _keeper
+from ownership._errors import OwnershipError
+from ownership._hold import Hold
+from ownership._holding import Holding
+from ownership._state import State
+
+
+def undo(holding: Holding, holds: Sequence[Hold]) -> None:
+    """Withdraw what was published, while the guards are held; what cannot be withdrawn now the keeper takes on."""
+    for part, hold in zip(list(holding.parts), holds, strict=False):
+        part.withdraw(hold)
+    left = [part for part in holding.parts if not part.retired]
+    for part in holding.parts:
+        if part.retired:
+            part.forsake()
+    holding.parts[:] = left
+    if left:
+        holding.abandoned = True
+    else:
+        _keeper.KEEPER.holdings.discard(holding)
+
+
+def give_up(holding: Holding) -> None:
+    """Withdraw whatever an interrupted acquire may have published; the keeper goes on with what is left."""
+    holding.abandoned = True
+    holding.retire(State.RELEASED)
+    try:
+        done = holding.withdraw("released", "acquire was interrupted")
+    except (OSError, OwnershipError):
+        done = False
+    if done:
+        for part in holding.parts:
+            part.forsake()
+        _keeper.KEEPER.drop(holding)
