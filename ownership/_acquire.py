@@ -125,7 +125,7 @@ class Acquisition:
         places: list[Place] = []
         guards: list[Guard] = []
         for one in self.resources:
-            place = pinned(one, self.registry, above=self._above(one))
+            place = pinned(one, self.registry, above=one.above if self.first else self._above(one))
             places.append(place)
             guards.append(place.guard(one))
         self.first = False
@@ -161,9 +161,9 @@ class Acquisition:
                 self.clock.wait(random.uniform(0.0001, 0.001))
 
     def _above(self, resource: Resource) -> Facts | None:
-        """What is known of the directory that *resource* is in, unless another lock directory has to be found there."""
-        if self.first or self.moves:
-            return None if self.moves else resource.above
+        """The directory that *resource* is in, unless another lock directory has to be found there."""
+        if self.moves or self.registry is not None:
+            return None
         try:
             return facts_of(os.stat(resource.parent))
         except OSError:

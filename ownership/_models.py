@@ -1,12 +1,12 @@
 """The values kept in files: who owns, and what the guard remembers. Frozen; strict when written."""
 
-from __future__ import annotations
+# Annotations are not postponed here: pydantic would compile each of them at every start.
 
 import datetime as dt
 import json
 import time
 from functools import cached_property
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
@@ -87,7 +87,7 @@ class Previous(Value):
     at: _Moment | None = None
 
     @property
-    def shown(self) -> Previous:
+    def shown(self) -> Self:
         return self
 
 
