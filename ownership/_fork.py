@@ -56,10 +56,12 @@ class Descriptor:
 
     def intact(self) -> bool:
         """Whether the number still stands for the file that was opened."""
+        if self.number < 0:
+            return False
         try:
             found = os.fstat(self.number)
         except OSError as error:
-            return error.errno != errno.EBADF  # only that one says that it is closed
+            return error.errno != errno.EBADF  # only that one says that it was closed
         return found.st_ino == self.inode and found.st_dev == self.device
 
     def forget(self) -> None:

@@ -8,7 +8,6 @@ from collections.abc import Callable, Collection
 from functools import partial
 from typing import Any, TypeVar
 
-from ownership import _fork
 from ownership._callbacks import CALLBACKS, call
 from ownership._clock import Clock
 from ownership._errors import OwnershipError, OwnershipLostError
@@ -28,9 +27,6 @@ OnLoss = Callable[[OwnershipLostError], object]
 _Result = TypeVar("_Result")
 
 _FOLLOWED = 8  # times that a changed directory is followed before giving up
-
-
-_mutex: Any = threading.RLock()  # of all states and events: they are changed in no time
 
 
 class Holding:
@@ -54,6 +50,7 @@ class Holding:
         self.primary = primary
         self.parts: list[Part] = []
         self.process = process
+        self.mutex: Any = threading.RLock()
 
     @property
     def part(self) -> Part:
@@ -63,7 +60,7 @@ class Holding:
     @property
     def lost(self) -> threading.Event:
         """Made when somebody asks for it, or when it has to be set."""
-        with _mutex:
+        with self.mutex:
             if self._event is None:
                 self._event = threading.Event()
             return self._event
@@ -71,7 +68,7 @@ class Holding:
     def on_loss(self, callback: OnLoss) -> None:
         """Have *callback* called on the second thread once this is lost; soon, if it is already."""
         CALLBACKS.prepare()
-        with _mutex:
+        with self.mutex:
             if self.state is State.LOST:
                 call(callback, self.loss())
             else:
@@ -108,7 +105,7 @@ class Holding:
 
     def retire(self, state: State) -> bool:
         """Make the handle inert at once; false if it already was."""
-        with _mutex:
+        with self.mutex:
             if self.state not in OWNING:
                 return False
             self.state = state
@@ -228,7 +225,7 @@ class Holding:
 
         :param came_by: how the owners after us came in; if one is our own heir, nothing was lost
         """
-        with _mutex:
+        with self.mutex:
             adopted = self.heir is not None and bool({adopted_by(self.heir), self.heir[:ADOPTED]} & set(came_by))
             if self.state is State.HELD:
                 self.state, self.reason = (State.HANDED_OVER if adopted else State.LOST), reason
@@ -260,15 +257,8 @@ class Holding:
 
     def disown(self) -> None:
         """We are a forked child: our parent owns it, not we."""
+        self.mutex = threading.RLock()
         self._event, self._on_loss = None, ()
         if self.state in OWNING:
             self.state = State.FORKED
             self.lost.set()
-
-
-def _child() -> None:
-    global _mutex
-    _mutex = threading.RLock()
-
-
-_fork.in_child(_child)
