@@ -103,6 +103,26 @@ def test_in_a_registry_names_stand_for_whole_paths(tmp_path: Path) -> None:
         claim.release()
 
 
+def test_what_was_resolved_before_is_resolved_anew_once_it_leads_elsewhere(tmp_path: Path) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    first.mkdir()
+    second.mkdir()
+
+    def resolved() -> list[str]:
+        return [resolve(str(first / "x")).path for _ in range(3)]
+
+    assert resolved() == [str(first / "x")] * 3
+    (first / "x").symlink_to(second / "y")
+    assert resolved() == [str(second / "y")] * 3
+    (first / "x").unlink()
+    first.chmod(0o711)
+    assert resolved() == [str(first / "x")] * 3
+    first.rmdir()
+    assert resolve(str(first / "x")).above is None
+    first.symlink_to(second)
+    assert resolved() == [str(second / "x")] * 3
+
+
 def test_every_spelling_leads_to_one_resource(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "real" / "file").touch()

@@ -212,6 +212,26 @@ def test_a_handle_that_wakes_for_nothing_is_not_listened_to_again(tmp_path: Path
         assert switches() - before <= 15
 
 
+def test_an_owner_that_is_watched_is_not_judged_again_before_something_happens(tmp_path: Path) -> None:
+    looks: list[int] = []
+
+    class Counting:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(system_processes(), name)
+
+        def observe(self, pid: int) -> Any:
+            looks.append(pid)
+            return system_processes().observe(pid)
+
+    with sleeping_process() as pid:
+        plant(tmp_path / "x", record(pid))
+        counting: Any = Counting()
+        seen: list[int] = []
+        taken(tmp_path / "x", timeout=0.5, processes=counting, on_wait=lambda error: seen.append(len(looks)))
+        assert seen == [1]
+        assert len(looks) <= 3  # the others when time was up
+
+
 def test_waiting_leaks_no_descriptors(tmp_path: Path) -> None:
     with owner(tmp_path / "x"):
         taken(tmp_path / "x", timeout=0.02)
