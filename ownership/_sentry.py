@@ -138,7 +138,7 @@ class Sentry:
         anew = pulse is None or full or self._seen != before or not (beats or self._cleared)
         if not self._confirm(place, now, 0.0 if anew else self._interval):
             return
-        self._cleared = not beats and self.last_error is None
+        self._cleared = pulse is not None and not beats and self.last_error is None
         if failure is not None:
             raise failure
 

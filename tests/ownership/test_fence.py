@@ -127,6 +127,16 @@ def test_with_a_pidfd_one_round_is_enough(tmp_path: Path, end: str) -> None:
     world.close()
 
 
+@pytest.mark.parametrize("end", ["kill", "zombify", "reuse"])
+def test_the_very_first_round_is_enough_too(tmp_path: Path, end: str) -> None:
+    world = World(tmp_path / "x")
+    sentry = world.sentry()
+    getattr(world.processes, end)(OWNER)
+    world.rounds(sentry, 0.25)
+    assert sentry.loss is not None
+    world.close()
+
+
 def test_a_number_that_is_free_is_noticed_in_one_round_by_signal_0_too(tmp_path: Path) -> None:
     world = World(tmp_path / "x", handles=False)
     sentry = settled(world)
