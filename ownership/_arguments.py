@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping
 
 from ownership._paths import Resource, StrPath, resolve
 
+_MAX_SECONDS = 1e9  # a bounded time that every system call takes
+
 
 def checked_timeout(timeout: float | None) -> float:
     """*timeout* in seconds, ``inf`` for ``None``."""
@@ -24,7 +26,7 @@ def checked_seconds(seconds: float, name: str) -> float:
 
     :param name: the parameter to name in the message
     """
-    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 <= seconds < math.inf:
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 <= seconds <= _MAX_SECONDS:
         raise ValueError(f"{name} must be a finite number of seconds >= 0, got {seconds!r}")
     return float(seconds)
 

@@ -35,6 +35,7 @@ GRACE = 0.5  # seconds between TERM and KILL
 AFTER_KILL = 5.0  # seconds that whoever was killed has to be gone
 _SAFETY = 0.25  # seconds between looks while somebody's handle is watched
 _POLL = 0.02  # the same without a handle, at most
+_AGAIN = (0.01, 0.05, 0.25)  # seconds between attempts to send a signal that is due and could not be sent
 _NAMED = 20  # survivors named in a message; all are in the report
 _OUT_OF_REACH = Testimony(WitnessState.UNTESTABLE, "no process there can be signalled from here")
 
@@ -99,7 +100,7 @@ class _Stopping:
     def run(self, grace: float) -> StopReport:
         target = self._aim()
         for number, patience in ((TERMINATE, grace), (KILL, AFTER_KILL)):
-            remains = self._wait(target, patience) if self._signal(target, number) else target.look()
+            remains = self._end(target, number, patience)
             if remains.over:
                 break
         report = self._report(target.scope, remains)
@@ -127,6 +128,17 @@ class _Stopping:
         except PermissionError as error:
             raise self._denied(error) from None
         return target
+
+    def _end(self, target: Target, number: int, patience: float) -> Remains:
+        """Signal and wait. A look that fails for want of descriptors, say, is taken again before nothing is sent."""
+        for pause in _AGAIN:
+            if self._signal(target, number):
+                return self._wait(target, patience)
+            remains = target.look()
+            if remains.over or not (remains.ours or any(one.detail for one in remains.alive)):
+                return remains
+            self._clock.wait(pause)
+        return target.look()
 
     def _signal(self, target: Target, number: int) -> bool:
         try:

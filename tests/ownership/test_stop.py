@@ -584,6 +584,19 @@ def test_probes_that_fail_for_a_while_are_asked_again(table: FakeProcessTable) -
     assert stop(table, owner, clock=Failing()).gone
 
 
+def test_a_look_that_fails_when_kill_is_due_is_taken_again(table: FakeProcessTable) -> None:
+    owner = family(table, ignores=[TERM])
+
+    class Failing(FakeClock):
+        def wait(self, seconds: float, poller: Poller | None = None) -> bool:
+            woken = super().wait(seconds, poller)
+            (table.fail if 1000.5 <= self.monotonic() < 1000.55 else table.resume)(OWNER)
+            return woken
+
+    report = stop(table, owner, clock=Failing())
+    assert [one.signal for one in report.signalled] == ["SIGTERM", "SIGKILL"]
+
+
 def test_the_first_process_is_never_signalled() -> None:
     table = FakeProcessTable()
     table.add(1)
@@ -623,7 +636,7 @@ def test_we_do_not_stop_ourselves(table: FakeProcessTable) -> None:
 # arguments
 
 
-@pytest.mark.parametrize("grace", [-0.1, float("inf"), float("nan"), True, "1", None])
+@pytest.mark.parametrize("grace", [-0.1, float("inf"), float("nan"), 10**400, True, "1", None])
 def test_grace_is_a_bounded_time(table: FakeProcessTable, grace: Any) -> None:
     family(table)
     with pytest.raises(ValueError, match="grace must be a finite number of seconds >= 0"):
