@@ -76,14 +76,19 @@ def _readable(path: str) -> str:
 
 
 def locked_out(subject: Subject) -> Finding | None:
-    """A guard of this account's own that it may not open, as whoever acquires must."""
+    """A guard of this account's own that it may not open, as whoever acquires must; its directory is usable."""
     path = subject.file("guard")
     try:
-        if os.lstat(path).st_uid != euid() or may(path, os.R_OK | os.W_OK):
-            return None
+        found = os.lstat(path)
     except OSError:
         return None
-    return unreadable(subject.path, path, PermissionError(errno.EACCES, os.strerror(errno.EACCES), path))
+    if found.st_uid != euid() or may(path, os.R_OK | os.W_OK):
+        return None
+    if stat.S_IMODE(found.st_mode) & 0o600 == 0o600 and not may(subject.directory, os.W_OK):
+        return None  # told of the directory
+    what = "its own account may not open its guard, as whoever acquires or releases must"
+    advice = "give it the mode that it is made with, or take the immutable attribute away"
+    return _unusable(FindingCode.UNREADABLE, subject.path, path, what, advice, _readable(path))
 
 
 def _unusable(

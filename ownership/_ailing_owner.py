@@ -10,7 +10,7 @@ from ownership._examine import Examined
 from ownership._finding import Fact, Finding, FindingCode, Severity, Subject
 from ownership._models import VERSION, GuardState, Malformed, OwnerIdentity, OwnerRecord
 from ownership._paths import shown
-from ownership._process import Identity, ProcessState, ProcessTable, printable
+from ownership._process import Comparison, Identity, ProcessState, ProcessTable, compare_start_ids, printable
 from ownership._verdict import Verdict, WitnessState, same_namespace
 
 NOTHING_BLOCKED = "nothing is blocked: the next acquire takes over by itself; this removes the record now"
@@ -89,8 +89,12 @@ def _identity(owner: OwnerIdentity | None, token: int) -> dict[str, Fact]:
 
 
 def _look(case: Case, owner: OwnerIdentity) -> Bystander | None:
-    """Its process, where its number means the same process for it and for us."""
-    return look_at(case.processes, owner.pid) if same_namespace(owner, case.processes.current()) else None
+    """Its process, where its number means the same process for it and for us, and no other has it by now."""
+    if not same_namespace(owner, case.processes.current()):
+        return None
+    seen = look_at(case.processes, owner.pid)
+    stranger = seen.start_id is not None and compare_start_ids(owner.start_id, seen.start_id) is Comparison.DIFFERENT
+    return None if stranger else seen
 
 
 def _state(seen: Bystander | None) -> dict[str, Fact]:

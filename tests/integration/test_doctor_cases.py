@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import pty
 import shutil
 import subprocess
 import sys
@@ -19,10 +20,10 @@ from ownership import Finding, Severity
 from ownership._models import GuardState
 from ownership._process import system_processes
 from ownership.testing import FakeClock, reuse_pid, sleeping_process, wait_until, zombie
-from tests.integration.test_cli_reading import HIDDEN, other_accounts_can_run_us
+from tests.integration.test_cli_reading import HIDDEN, other_accounts_can_run_us, read_to_the_end
 from tests.integration.test_process_facts import cgroup, traced
-from tests.support.cli import VERDICTS, environment, leasectl, resource
-from tests.support.namespaces import NEW_PIDS, NOBODY, elsewhere, needs_linux_root, owner, running, taken
+from tests.support.cli import LEASECTL, VERDICTS, environment, leasectl, resource
+from tests.support.namespaces import NEW_PIDS, NOBODY, elsewhere, needs_linux_root, owner, run, running, taken
 from tests.support.processes import stopped
 from tests.support.records import (
     OTHER_INSTANCE,
@@ -344,6 +345,31 @@ def test_a_lock_directory_with_the_wrong_mode_is_found_and_not_repaired(home: Pa
     assert found(home, uid=NOBODY) == []
 
 
+def test_a_read_only_mount_is_told_once(open_directory: Path) -> None:
+    for name in "xyz":
+        used(open_directory / name, 0)
+    body = """
+        path = sys.argv[1]
+        subprocess.run(["mount", "--bind", path, path], check=True)
+        subprocess.run(["mount", "-o", "remount,ro,bind", path], check=True)
+        say([[one.code, one.resource.name] for one in ownership.diagnose(path)])
+        """
+    assert run(body, open_directory, prefix=("unshare", "-m")) == [["unwritable-directory", ".leases"]]
+
+
+def test_an_immutable_guard_is_told(tmp_path: Path) -> None:
+    used(tmp_path / "x", 0)
+    guard = file_of(tmp_path / "x", "guard")
+    if subprocess.run(["chattr", "+i", guard], stderr=subprocess.DEVNULL, check=False).returncode:
+        pytest.skip("no immutable attribute on this filesystem")
+    try:
+        (finding,) = found(tmp_path)
+    finally:
+        subprocess.run(["chattr", "-i", guard], check=True)
+    assert (finding.code, finding.resource, finding.unusable) == ("unreadable", tmp_path / "x", True)
+    assert finding.remedy.startswith(f"lsattr {guard}")
+
+
 def test_a_directory_in_which_every_account_may_replace_files_is_unsafe(open_directory: Path) -> None:
     open_directory.chmod(0o777)
     for uid in (0, NOBODY):
@@ -479,3 +505,46 @@ def test_looking_a_hundred_times_leaves_every_byte_as_it_was(open_directory: Pat
             ("lost", "record-lost"),
             (".leases", "leftover-witness"),
         }
+
+
+def test_the_head_of_a_finding_is_coloured_on_a_terminal(tmp_path: Path) -> None:
+    master, slave = pty.openpty()
+    with resource(tmp_path / "x", "gone"):
+        command = [*LEASECTL, "doctor", str(tmp_path)]
+        with subprocess.Popen(command, stdout=slave, stderr=slave, env=environment(TERM="xterm")) as process:
+            os.close(slave)
+            seen = read_to_the_end(master)
+            assert process.wait(60) == 1
+    os.close(master)
+    assert f"\x1b[33m\x1b[1m{tmp_path / 'x'}: gone (note)\x1b[0m" in seen
+    assert "found 1 note" in seen
+
+
+def test_thousands_of_resources_that_are_well_take_one_look_each_and_no_wait(tmp_path: Path) -> None:
+    with owner(tmp_path / "x"):
+        raw = file_of(tmp_path / "x").read_bytes()
+        for index in range(2000):
+            (tmp_path / ".leases" / f"r{index}.json").write_bytes(raw)
+            (tmp_path / ".leases" / f"r{index}.guard").write_bytes(b'{"token":1}')
+        clock = FakeClock()
+        assert list(ownership.diagnose(tmp_path, clock=clock)) == []
+    assert clock.waits == []
+
+
+def test_a_reader_that_has_seen_enough_is_no_error(leases_directory: Path) -> None:
+    with zombie() as pid:
+        gone = fields_of(pid)
+    for index in range(500):
+        plant(leases_directory / f"r{index}", record(**gone))
+    with subprocess.Popen(
+        [*LEASECTL, "doctor", str(leases_directory)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environment(),
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.read(10)
+        process.stdout.close()
+        assert process.stderr.read() == b""
+        assert process.wait(60) == 1

@@ -18,7 +18,7 @@ from ownership._bystander import look_at, way_on
 from ownership._finding import Subject
 from ownership._models import GuardState, OwnerIdentity
 from ownership._paths import pinned_resource
-from ownership._process import ProcessState, locked_file
+from ownership._process import ProcessObservation, ProcessState, locked_file
 from ownership.testing import FakeClock, FakeProcessTable
 from tests.support.records import OTHER_INSTANCE, file_of, other_start_id, plant, plant_guard, snapshot
 
@@ -192,6 +192,26 @@ def test_a_stopped_owner_wants_sigcont(tmp_path: Path, table: FakeProcessTable) 
     assert (finding.code, finding.severity) == (FindingCode.STOPPED, Severity.PROBLEM)
     assert (finding.remedy, finding.evidence["state"]) == (f"kill -CONT {OWNER}", "stopped")
     assert finding.evidence["state_source"] == "fake: stopped"
+
+
+def test_a_number_that_is_reused_while_we_look_gets_no_signal(tmp_path: Path, table: FakeProcessTable) -> None:
+    """Judged stopped, and by the next look another process, stopped too, has the number."""
+
+    class Hasty(FakeProcessTable):
+        def observe(self, pid: int) -> ProcessObservation:
+            if len(table.observed) == 2:  # the verdict is in
+                table.reuse(OWNER)
+                table.stop(OWNER)
+            return table.observe(pid)
+
+    hasty = Hasty()
+    hasty.become(table.current())
+    table.stop(OWNER)
+    with witness(tmp_path / "x"):
+        plant(tmp_path / "x", fields(table))
+        table.observed.clear()
+        assert list(ownership.diagnose(tmp_path, clock=FakeClock(), processes=hasty)) == []
+    assert len(table.observed) == 3
 
 
 def test_a_traced_owner_names_its_tracer(tmp_path: Path, table: FakeProcessTable) -> None:

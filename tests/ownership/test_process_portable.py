@@ -191,3 +191,15 @@ def test_the_real_psutil_sees_the_same_as_the_kernel() -> None:
         assert processes.observe(pid).state is ProcessState.ZOMBIE
     with stopped_process() as pid:
         assert processes.observe(pid).state is ProcessState.STOPPED
+
+
+def test_the_surroundings_are_the_parent_and_what_psutil_calls_its_state() -> None:
+    class Child(Process):
+        def ppid(self) -> int:
+            return 6
+
+    around = table(always(Child(status=psutil.STATUS_ZOMBIE))).surroundings_of(7)
+    assert around is not None
+    assert (around.source, around.state, around.parent, around.tracer) == ("psutil", "zombie", 6, None)
+    for error in (psutil.NoSuchProcess(7), psutil.AccessDenied(7), OSError(5, "I/O")):
+        assert table(always(error)).surroundings_of(7) is None
