@@ -182,11 +182,11 @@ class Acquisition:
 
     def _decide(self, places: list[Place], holding: Holding, *holds: Hold) -> None:
         found: list[tuple[Place, Hold, GuardState, Examined]] = []
-        for place, resource, hold in zip(places, self.resources, holds, strict=True):
+        for place, hold in zip(places, holds, strict=True):
             remembered = hold.read()
-            examined = self.examiner.examine(place, resource, remembered)
+            examined = self.examiner.examine(place, hold.guard.resource, remembered)
             if examined is not FREE:
-                self._require_takeable(place, resource, examined)
+                self._require_takeable(place, hold.guard.resource, examined)
             found.append((place, hold, remembered, examined))
         _keeper.KEEPER.add(holding)
         try:

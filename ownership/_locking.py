@@ -39,11 +39,13 @@ def locked(
     :raises Interrupting: this thread is inside one of them already
     """
     thread = threading.get_ident()
+    if len(guards) == 1:
+        if thread in guards[0].inside:
+            raise Interrupting(guards[0])
+        return _locked_one(Hold(guards[0], thread), deadline, clock, action, patient, anywhere)
     for guard in guards:
         if thread in guard.inside:
             raise Interrupting(guard)
-    if len(guards) == 1:
-        return _locked_one(Hold(guards[0], thread), deadline, clock, action, patient, anywhere)
     holds = [Hold(guard, thread) for guard in guards]
     try:
         try:

@@ -147,7 +147,8 @@ def _resolve_known(spelled: str) -> Resource | None:
 
 def _is_unchanged(resource: Resource) -> bool:
     try:
-        if facts_of(os.stat(resource.parent)) == resource.above:
+        found = os.stat(resource.parent)
+        if resource.above == (found.st_dev, found.st_ino, found.st_mode, found.st_uid):
             return not _is_symlink(resource.path)
     except OSError:
         pass
