@@ -275,4 +275,4 @@ def printable_line(text: str) -> str:
     """*text* on one line, whatever is in it, and as long as it is."""
     if text.isprintable():
         return text
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+    return "".join(c if c.isprintable() else f"\\u{ord(c):04x}" for c in text)  # no codec: imported at first use

@@ -42,7 +42,7 @@ def lock_sharers() -> dict[LockedFile, set[int]]:
 
 def _flocks() -> Iterator[tuple[LockedFile, str, int]]:
     try:
-        with open("/proc/locks", encoding="ascii", errors="replace") as locks:
+        with open("/proc/locks", encoding="utf-8", errors="replace") as locks:
             lines = [line.split() for line in locks if " FLOCK " in line]
     except OSError:
         return
