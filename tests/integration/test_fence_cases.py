@@ -17,7 +17,7 @@ from ownership import Fence, FenceTrippedError, OwnerRef
 from ownership._process import LinuxProcesses, ProcessTable
 from ownership.testing import reuse_pid
 from tests.support.namespaces import NEW_PIDS
-from tests.support.processes import Child, program, running
+from tests.support.processes import Child, begun, running
 from tests.support.waiting import eventually
 
 FAKETIME = "/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1"
@@ -79,15 +79,12 @@ class Owner(Child):
     """A process that owns *path* and has told who it is."""
 
     def __init__(self, path: Path, prefix: tuple[str, ...] = ()) -> None:
-        super().__init__([*prefix, *program(OWNER), str(path)])
+        super().__init__(begun(OWNER, (path,), prefix))
         self.own_pid, self.env = self.hear()
 
     @property
     def ref(self) -> OwnerRef:
         return OwnerRef.from_env(self.env)
-
-    def __enter__(self) -> Owner:
-        return self
 
 
 @pytest.fixture
