@@ -5,11 +5,13 @@ from __future__ import annotations
 import datetime as dt
 import os
 import signal
+import socket
 import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, assert_type
 
+import leases
 import ownership
 from ownership import testing
 
@@ -42,6 +44,39 @@ def acquire_with_everything(told: list[ownership.AlreadyOwnedError]) -> ownershi
         clock=clock,
         processes=table,
     )
+
+
+def be_told(claim: ownership.Claim, told: list[ownership.OwnershipLostError]) -> None:
+    claim.on_loss(told.append)
+    ownership.acquire("/run/x", timeout=60, on_stopped="resume").release()
+
+
+def fence(server: socket.socket) -> None:
+    ref = ownership.OwnerRef.from_env()
+    with ownership.Fence(ref, poll_interval=0.5, confirm_interval=10.0, on_trip=server.close) as fence:
+        assert_type(fence, ownership.Fence)
+        assert_type(fence.tripped, threading.Event)
+        assert_type(fence.reason, str | None)
+        assert_type(fence.last_error, Exception | None)
+        assert_type(fence.ref, ownership.OwnerRef)
+        assert_type(fence.wait(1.0), bool)
+        fence.check()
+
+
+async def fence_async(ref: ownership.OwnerRef) -> None:
+    async with ownership.Fence(ref) as fence:
+        assert_type(fence, ownership.Fence)
+
+
+def wait_for_peer(peer: ownership.OwnerRef | ownership.OwnerIdentity | int) -> None:
+    def release(wait: ownership.FrozenWait) -> None:
+        assert_type(wait.peer, ownership.OwnerIdentity)
+
+    with leases.release_if_frozen(peer, release, interval=1.0, confirmations=5) as wait:
+        assert_type(wait, ownership.FrozenWait)
+        assert_type(wait.resumed, bool)
+        assert_type(wait.released, threading.Event)
+    assert_type(ownership.waiters("/run"), dict[Path, int])
 
 
 def hand_over(claim: ownership.Claim) -> None:
