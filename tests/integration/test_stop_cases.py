@@ -23,7 +23,7 @@ from ownership._process import ProcessTable, system_processes
 from ownership._process._kernel import Kernel
 from ownership._process._linux import LinuxProcesses
 from ownership.testing import reuse_pid, wait_until
-from tests.support.families import Family, family, state_of
+from tests.support.families import Family, family, needs_group_pidfds, state_of
 from tests.support.namespaces import AS_NOBODY, NOBODY, elsewhere, other_accounts_can_run_us, owner, run
 from tests.support.records import file_of, identity, snapshot
 
@@ -212,6 +212,7 @@ def test_a_reused_group_number_without_a_leader_is_never_signalled(processes: Pr
             assert caught.value.report.signalled == ()
 
 
+@needs_group_pidfds
 def test_a_group_number_that_is_reused_while_the_leaders_pidfd_is_held_is_out_of_its_reach() -> None:
     processes = system_processes()
     with family() as group:
@@ -243,6 +244,7 @@ class Interrupted(Kernel):
         super().pidfd_send_signal(pidfd, number, flags)
 
 
+@needs_group_pidfds
 @pytest.mark.parametrize("words", [(), ("brief",)], ids=["led", "leaderless"])
 @pytest.mark.parametrize("ours", [False, True], ids=["group", "process"])
 def test_a_number_that_is_reused_between_the_look_and_the_signal_is_safe(words: tuple[str, ...], ours: bool) -> None:

@@ -3,15 +3,36 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from ownership.testing import _real, wait_until
+
+
+def _pidfds_reach_groups() -> bool:
+    try:
+        pidfd = os.pidfd_open(os.getpid())
+    except (AttributeError, OSError):
+        return False
+    try:
+        signal.pidfd_send_signal(pidfd, 0, None, 4)
+    except OSError as error:
+        return error.errno == errno.ESRCH  # we lead no group
+    finally:
+        os.close(pidfd)
+    return True
+
+
+needs_group_pidfds = pytest.mark.skipif(not _pidfds_reach_groups(), reason="pidfds reach groups from Linux 6.9 on")
 
 # every member reads the standard input of the leader: closing it ends them all
 _PROGRAM = """
