@@ -150,7 +150,10 @@ class PortableProcesses:
         return own_group(self._kernel)
 
     def list_group(self, pgid: int) -> GroupListing:
-        """See :meth:`ProcessTable.list_group`. Asks getpgid(2) of every process that psutil lists."""
+        """See :meth:`ProcessTable.list_group`. Asks getpgid(2) of every process that psutil lists, once.
+
+        Not guaranteed: that a process is found that was forked meanwhile by one that has ended since.
+        """
         validate_group(pgid)
         if is_empty_group(self._kernel, pgid):
             return GroupListing()
