@@ -29,6 +29,9 @@ _Result = TypeVar("_Result")
 _FOLLOWED = 8  # times that a changed directory is followed before giving up
 
 
+UNSETTLED: set[Holding] = set()  # whatever the keeper has to look at in its next tick
+
+
 class Holding:
     """All resources of one claim: owned together, lost together.
 
@@ -108,6 +111,7 @@ class Holding:
         with self.mutex:
             if self.state not in OWNING:
                 return False
+            UNSETTLED.add(self)
             self.state = state
             return True
 
@@ -228,6 +232,7 @@ class Holding:
         with self.mutex:
             adopted = self.heir is not None and bool({adopted_by(self.heir), self.heir[:ADOPTED]} & set(came_by))
             if self.state is State.HELD:
+                UNSETTLED.add(self)
                 self.state, self.reason = (State.HANDED_OVER if adopted else State.LOST), reason
             callbacks, self._on_loss = self._on_loss, ()
             if not adopted:

@@ -16,7 +16,7 @@ import time
 from ownership import _fork
 from ownership._callbacks import CALLBACKS
 from ownership._errors import OwnershipError, explained
-from ownership._holding import Holding
+from ownership._holding import UNSETTLED, Holding
 from ownership._patrol import Patrol, Watchman
 from ownership._pinned import DirectoryChanged
 from ownership._place import Place, forget, forget_unused, places
@@ -34,7 +34,6 @@ class Keeper:
     """Looks after every holding and every fence of this process.
 
     :ivar holdings: what is owned, or was and is not withdrawn yet
-    :ivar fresh: holdings whose record was not confirmed yet
     """
 
     def __init__(self) -> None:
@@ -45,8 +44,8 @@ class Keeper:
         self._touched = self._ticked = time.monotonic()
         self._rounds = Rounds()
         self._patrol = Patrol()
+        self._changes = 0  # how often holdings have come and gone
         self.holdings: set[Holding] = set()
-        self.fresh: set[Holding] = set()
 
     def add(self, holding: Holding) -> None:
         """Look after *holding* from now on; call before anything of it is published.
@@ -54,21 +53,27 @@ class Keeper:
         :raises OSError: the thread cannot be started
         """
         self.holdings.add(holding)
+        self._changes += 1
         if self._thread is None:
             try:
                 self._ensure_thread(holding.primary.path)
             finally:
                 if self._thread is None:
                     self.holdings.discard(holding)
-        self.fresh.add(holding)
+        UNSETTLED.add(holding)
         if self._idle:
             self._wake.set()
 
     def drop(self, holding: Holding) -> None:
         """Nothing of *holding* is left."""
-        self.holdings.discard(holding)
-        self.fresh.discard(holding)
+        self.forget(holding)
         holding.parts = [part.ended() for part in holding.parts]  # another thread may be looking at the old ones
+
+    def forget(self, holding: Holding) -> None:
+        """There is nothing to be looked after."""
+        self.holdings.discard(holding)
+        UNSETTLED.discard(holding)
+        self._changes += 1
 
     def attend(self, watchman: Watchman, interval: float, path: str) -> None:
         """Send *watchman* every *interval* seconds from now on, until it is dismissed or over.
@@ -143,9 +148,12 @@ class Keeper:
             self._touch()
 
     def _due(self) -> set[Holding]:
-        due = {*self._rounds.due(self.holdings, places()), *list(self.fresh)}
-        if not self.holdings:
-            self.fresh.clear()
+        due = set(self._rounds.due(self.holdings, places(), self._changes))
+        for holding in list(UNSETTLED):
+            if holding in self.holdings:
+                due.add(holding)
+            else:
+                UNSETTLED.discard(holding)
         return due
 
     def _look(self, holding: Holding) -> None:
@@ -155,7 +163,6 @@ class Keeper:
             except (OSError, OwnershipError, DirectoryChanged) as error:
                 log.debug("%s: not to be looked at now: %s", holding.primary.shown, error)
         elif holding.state is not State.ACQUIRING or holding.abandoned:
-            self.fresh.discard(holding)
             holding.retire(State.RELEASED)
             if holding.withdraw_quietly("released", ""):
                 self.drop(holding)
@@ -165,7 +172,7 @@ class Keeper:
             if not part.is_untouched():
                 holding.look(part, wait=0.0)
         if all(part.confirmed for part in holding.parts):
-            self.fresh.discard(holding)
+            UNSETTLED.discard(holding)
 
     def _look_at_place(self, place: Place) -> None:
         try:
@@ -213,6 +220,7 @@ def _child() -> None:
     for holding in list(KEEPER.holdings):
         holding.disown()
     KEEPER.holdings.clear()
+    UNSETTLED.clear()
     KEEPER.__init__()  # type: ignore[misc]
 
 

@@ -6,10 +6,11 @@ import os
 import time
 from collections.abc import Collection, Iterable, Iterator
 
+from ownership._directory import LockDirectory
 from ownership._holding import Holding
 from ownership._notices import Changes, Notices
+from ownership._part import Part
 from ownership._place import Place
-from ownership._state import State
 
 _FEW = 64  # claims that are looked at one by one; a look is one stat
 _TURNS, _QUIET_TURNS = 16, 64  # ticks in which each of many is looked at once; the latter while the kernel tells all
@@ -29,21 +30,35 @@ class Rounds:
         self._notices = Notices()
         self._stamps: dict[str, _Stamp] = {}
         self._queue: list[Holding] = []
+        self._sheets: dict[Place, _Sheet] = {}
+        self._counted = -1
 
-    def due(self, holdings: set[Holding], places: Iterable[Place]) -> Collection[Holding]:
-        """Those that have to be looked at now."""
+    def due(self, holdings: set[Holding], places: Iterable[Place], changes: int) -> Collection[Holding]:
+        """Those that have to be looked at now, besides those known to be unsettled.
+
+        :param changes: how often holdings have come and gone
+        """
         if len(holdings) <= _FEW:
-            self._notices.close()
-            self._stamps.clear()
-            self._queue.clear()
+            self._forget()
             return list(holdings)
         names, changed, told = self._changes([place for place in places if place.users])
-        everything, held = list(holdings), State.HELD
-        chosen = {one for one in everything if one.state is not held or one.abandoned}
-        chosen.update(self._turn(everything, holdings, _QUIET_TURNS if told else _TURNS))
-        if names or changed:
-            chosen.update(_touched(everything, names, changed))
+        chosen = set(self._turn(holdings, _QUIET_TURNS if told else _TURNS))
+        if names:
+            chosen.update(one for one in list(holdings) for part in one.parts if part.filename in names)
+        if changes != self._counted:
+            self._sheets.clear()
+            self._counted = changes
+        for place in changed:
+            if place not in self._sheets:
+                self._sheets[place] = _Sheet(list(holdings), place)
+            chosen.update(self._sheets[place].touched(place.directory))
         return chosen
+
+    def _forget(self) -> None:
+        self._notices.close()
+        self._stamps.clear()
+        self._queue.clear()
+        self._sheets.clear()
 
     def _changes(self, places: list[Place]) -> tuple[Collection[str], set[Place], bool]:
         """The files of ours that changed, the places where any may have, and whether the kernel tells of all."""
@@ -70,34 +85,36 @@ class Rounds:
         self._stamps[place.directory.path] = stamp
         return stamp != before or time.time_ns() - found.st_mtime_ns < _SETTLING_NS
 
-    def _turn(self, everything: list[Holding], holdings: set[Holding], turns: int) -> list[Holding]:
+    def _turn(self, holdings: set[Holding], turns: int) -> list[Holding]:
         if not self._queue:
-            self._queue = everything.copy()
-        count = max(1, len(everything) // turns)
+            self._queue = list(holdings)
+        count = max(1, len(holdings) // turns)
         chosen = [one for one in self._queue[-count:] if one in holdings]
         del self._queue[-count:]
         return chosen
 
 
-def _touched(everything: list[Holding], names: Collection[str], changed: set[Place]) -> Iterator[Holding]:
-    """Those with a record in *names*, and of those in *changed* places the ones whose record is not as it was.
+class _Sheet:
+    """What is known of many records of one place, so that a look at each costs little but its system call."""
 
-    Here a look at each costs just its system call, relative to the directory, which is compared with its path before;
-    if that leads elsewhere, all were swept. Whatever changes a file changes its ctime.
-    """
-    lstat = os.lstat
-    descriptors = {place: place.directory.fd if place.directory.is_at_path() else -1 for place in changed}
-    for one in everything:
-        for part in one.parts:
-            descriptor = descriptors.get(part.place)
-            if descriptor is None:
-                if part.filename in names:
-                    yield one
-                continue
-            seen = part.signature
+    def __init__(self, holdings: Iterable[Holding], place: Place) -> None:
+        self._lines = [(*_line_of(part), part, one) for one in holdings for part in one.parts if part.place is place]
+
+    def touched(self, directory: LockDirectory) -> Iterator[Holding]:
+        """Those whose record is not as it was. Whatever changes a file changes its ctime, or puts another one there."""
+        lstat, fd = os.lstat, directory.fd if directory.is_at_path() else -1
+        for number, (name, changed, inode, part, one) in enumerate(self._lines):
             try:
-                found = lstat(part.filename, dir_fd=descriptor)
-                if seen is None or found.st_ctime_ns != seen[3] or found.st_ino != seen[1]:
-                    yield one
-            except OSError:
-                yield one
+                found = lstat(name, dir_fd=fd)
+                if found.st_ctime_ns == changed and found.st_ino == inode:
+                    continue
+                self._lines[number] = (*_line_of(part), part, one)  # we may have changed it ourselves
+            except OSError:  # it is not there, or the path leads to another directory by now
+                pass
+            yield one
+
+
+def _line_of(part: Part) -> tuple[bytes, int, int]:
+    """The name of its record, its ctime and its inode: copies that lie together."""
+    seen = part.signature
+    return os.fsencode(part.filename), seen[3] + 0 if seen else 0, seen[1] + 0 if seen else 0

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from ownership import _keeper
 from ownership._errors import OwnershipError
 from ownership._hold import Hold
-from ownership._holding import Holding
+from ownership._holding import UNSETTLED, Holding
 from ownership._state import State
 
 
@@ -22,8 +22,9 @@ def undo(holding: Holding, holds: Sequence[Hold]) -> None:
     holding.parts[:] = left
     if left:
         holding.abandoned = True
+        UNSETTLED.add(holding)
     else:
-        _keeper.KEEPER.holdings.discard(holding)
+        _keeper.KEEPER.forget(holding)
 
 
 def give_up(holding: Holding) -> None:

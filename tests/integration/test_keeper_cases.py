@@ -14,6 +14,7 @@ import pytest
 
 import ownership
 from ownership import Claim, OwnershipLostError, Verdict
+from ownership._holding import UNSETTLED
 from ownership._keeper import KEEPER
 from ownership._rounds import Rounds
 from tests.support.processes import Contender, running
@@ -220,7 +221,7 @@ def many(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
     before = KEEPER._rounds
     KEEPER._rounds = Rounds(notify=request.param)
     claims = [ownership.acquire(tmp_path / f"{number:03}") for number in range(MANY)]
-    eventually(lambda: not KEEPER.fresh)
+    eventually(lambda: not UNSETTLED)
     yield claims
     for claim in claims:
         claim.release()
@@ -280,8 +281,8 @@ def test_claims_come_and_go_among_many(many: list[Claim], tmp_path: Path) -> Non
 def test_thousands_of_claims_do_not_cost_a_system_call_each(tmp_path: Path) -> None:
     body = """
     claims = [ownership.acquire(f"{sys.argv[1]}/{number}") for number in range(1000)]
-    from ownership._keeper import KEEPER
-    while KEEPER.fresh:
+    from ownership._holding import UNSETTLED
+    while UNSETTLED:
         time.sleep(0.05)
     time.sleep(0.6)
     os.stat("/begin")
