@@ -37,6 +37,7 @@ from ownership._record import schema
 from ownership._ref import OwnerRef
 from ownership._report import SentSignal, StopReport, Survivor
 from ownership._stop import stop
+from ownership._survey import Survey
 from ownership._verdict import Verdict
 from ownership._waiters import waiters
 
@@ -69,6 +70,7 @@ __all__ = [
     "Severity",
     "StopReport",
     "StopTimeoutError",
+    "Survey",
     "Survivor",
     "UnsafeDirectoryError",
     "UnsupportedFilesystemError",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple, cast
 
 from ownership import _keeper
 from ownership._ailing_files import (
@@ -27,11 +27,12 @@ from ownership._finding import Finding, FindingCode, Subject
 from ownership._inspect import examiner_of, resource_of
 from ownership._locking import peek
 from ownership._models import NO_GUARD_STATE, GuardState, OwnerIdentity
+from ownership._once_seen import OnceSeen
 from ownership._paths import Resource, StrPath, pinned_resource
 from ownership._pinned import Signature
 from ownership._place import Place, opened
 from ownership._premises import survey
-from ownership._process import ProcessObservation, ProcessTable, lock_holders
+from ownership._process import ProcessTable, lock_holders
 from ownership._verdict import Verdict, WitnessState, same_namespace
 from ownership._witness import SUFFIX, ask
 
@@ -95,23 +96,6 @@ class _Look(NamedTuple):
     readable: bool
 
 
-class _OnceSeen:
-    """A process table that looks at each process once: many resources have one owner."""
-
-    def __init__(self, processes: ProcessTable) -> None:
-        self._processes = processes
-        self._seen: dict[int, ProcessObservation] = {}
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._processes, name)
-
-    def observe(self, pid: int) -> ProcessObservation:
-        """See :meth:`ProcessTable.observe`: what the first look showed."""
-        if pid not in self._seen:
-            self._seen[pid] = self._processes.observe(pid)
-        return self._seen[pid]
-
-
 class _Round:
     """One round through a lock directory."""
 
@@ -124,7 +108,7 @@ class _Round:
 
     def _forget(self) -> None:
         """What was seen once is looked at anew."""
-        self._quick = self._examiner._replace(processes=cast(ProcessTable, _OnceSeen(self._examiner.processes)))
+        self._quick = self._examiner._replace(processes=cast(ProcessTable, OnceSeen(self._examiner.processes)))
         self._witnesses: dict[str, WitnessState] = {}
 
     def findings(self) -> Iterator[Finding]:

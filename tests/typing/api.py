@@ -107,7 +107,16 @@ def look(path: Path) -> ownership.Verdict:
     for one in ownership.inspect_all("/srv"):
         assert_type(one, ownership.Inspection)
     assert_type(ownership.wait(path, timeout=1.0), ownership.Inspection)
+    assert_type(ownership.waiters("/srv", registry=True), dict[Path, int])
     return found.verdict
+
+
+def survey(path: Path) -> list[ownership.Inspection]:
+    clock, table = testing.FakeClock(), testing.FakeProcessTable()
+    of_all = ownership.Survey(path, registry=True, confirm_interval=1.0, clock=clock, processes=table)
+    assert_type(of_all, ownership.Survey)
+    assert_type(of_all.look(), list[ownership.Inspection])
+    return ownership.Survey("/srv").look()
 
 
 def diagnose(path: Path) -> list[str]:
