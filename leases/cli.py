@@ -27,6 +27,7 @@ _COMMANDS = {
     "break": "break_",
     "stop": "stop",
     "doctor": "doctor",
+    "watch": "watch",
     "schema": "schema",
 }
 

@@ -18,8 +18,8 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 PATH = click.UNPROCESSED  # undecodable bytes stay what they are
 
 
-def seconds(*, endless: bool) -> Callable[[click.Context, click.Parameter, str], float | None]:
-    """Reads a number of seconds; if *endless*, also ``forever`` (``None``)."""
+def seconds(*, endless: bool, least: float = 0) -> Callable[[click.Context, click.Parameter, str], float | None]:
+    """Reads a number of seconds, *least* or more; if *endless*, also ``forever`` (``None``)."""
 
     def read(ctx: click.Context, param: click.Parameter, value: str) -> float | None:
         if value == "forever" and endless:
@@ -28,8 +28,8 @@ def seconds(*, endless: bool) -> Callable[[click.Context, click.Parameter, str],
             number = float(value)
         except ValueError:
             number = math.nan
-        if not math.isfinite(number) or number < 0:
-            what = "a number of seconds >= 0" + (" or 'forever'" if endless else "")
+        if not math.isfinite(number) or number < least:
+            what = f"a number of seconds >= {least:g}" + (" or 'forever'" if endless else "")
             raise click.BadParameter(f"must be {what}, got {value!r}", ctx, param)
         return number
 
