@@ -49,6 +49,8 @@ for _ in range(int(rounds)):
             found += [main(["reclaim", "--dry-run", path, *where])]
             codes.setdefault(name, set()).add(tuple(found))
         codes.setdefault("list", set()).add((main(["list", *([] if registry else [directory]), *where]),))
+        watched = ["watch", "--count", "1", *([] if registry else [directory]), *where]
+        codes.setdefault("watch", set()).add((main(watched),))
         main(["reclaim", "--dry-run", *([] if registry else [directory]), *where])
 print(json.dumps({name: sorted(found) for name, found in codes.items()}))
 """
