@@ -110,7 +110,8 @@ def _table(rows: list[Row], width: int) -> Table:
 
 def _cells(row: Row) -> dict[str, str]:
     one, record = row.one, row.one.record
-    owner = f"{one.owner.pid} {record.command if record else ''}".strip() if one.owner else "-"
+    who = [str(one.owner.pid)] if one.owner else []
+    owner = " ".join([*who, record.command if record else one.malformed or ""]).strip() or "-"
     if one.error is not None:
         message = described(one.error)[0]
         owner = message.partition(": ")[2] or message  # the path is beside it

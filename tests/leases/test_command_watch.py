@@ -517,6 +517,7 @@ def test_the_table_is_drawn_for_every_state(tmp_path: Path) -> None:
     for line, word in zip(lines[1:4], ("unusable", "unknown", "zombie"), strict=True):
         assert word in line
     assert "not a regular file" in lines[1]
+    assert "not a JSON object" in lines[2]
 
 
 def test_a_board_that_was_never_drawn_is_closed() -> None:
