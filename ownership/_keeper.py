@@ -43,7 +43,7 @@ class Keeper:
         self._thread: threading.Thread | None = None
         self._touched = self._ticked = time.monotonic()
         self._rounds = Rounds()
-        self._patrol = Patrol()
+        self._patrol = Patrol(self._wake)
         self._changes = 0  # how often holdings have come and gone
         self.holdings: set[Holding] = set()
 

@@ -9,6 +9,8 @@ import threading
 import time
 from typing import Protocol
 
+from ownership._bell import Bell
+
 log = logging.getLogger("ownership")
 
 
@@ -36,9 +38,14 @@ class Watchman(Protocol):
 
 
 class Patrol:
-    """Every watchman of this process is sent by one thread, whatever their number."""
+    """Every watchman of this process is sent by one thread, whatever their number.
 
-    def __init__(self) -> None:
+    :param wake: set when there is something new to look after
+    """
+
+    def __init__(self, wake: threading.Event) -> None:
+        self._wake = wake
+        self._bell = Bell()
         self._mutex = threading.Lock()
         self._intervals: dict[Watchman, float] = {}
         self._due: dict[Watchman, float] = {}
@@ -47,10 +54,11 @@ class Patrol:
         return len(self._intervals)
 
     def add(self, watchman: Watchman, interval: float) -> None:
-        """Look at *watchman* every *interval* seconds. Those of one interval are looked at together."""
+        """Send *watchman* every *interval* seconds. Those of one interval are sent together."""
         with self._mutex:
             self._intervals[watchman] = interval
             self._due[watchman] = _next(time.monotonic(), interval)
+        self._bell.ring()
 
     def remove(self, watchman: Watchman) -> None:
         with self._mutex:
@@ -82,23 +90,26 @@ class Patrol:
 
     def _watch(self, seconds: float) -> None:
         """Wait; whoever's owner seems to have ended meanwhile is looked at, once until its next round."""
+        if self._intervals:
+            self._bell.hang()  # before it is seen who is there: whoever comes later rings
         with self._mutex:
             handles = {watchman.handle: watchman for watchman in self._intervals if watchman.handle >= 0}
         if not handles:
-            time.sleep(seconds)
+            self._bell.take_down()
+            self._wake.wait(seconds)
+            self._wake.clear()
             return
+        bell = self._bell.number
         deadline = time.monotonic() + seconds
         poll = select.poll()
-        for handle in handles:
+        for handle in (*handles, *([bell] if bell >= 0 else [])):
             poll.register(handle, select.POLLIN)
-        while handles:
-            ready = poll.poll(max(0.0, deadline - time.monotonic()) * 1000)
+        while ready := poll.poll(max(0.0, deadline - time.monotonic()) * 1000):
             for handle, _ in ready:
+                if handle == bell:
+                    return  # somebody has come
                 poll.unregister(handle)
                 self._look(handles.pop(handle), hinted=True)
-            if not ready:
-                return
-        time.sleep(max(0.0, deadline - time.monotonic()))
 
     def _look(self, watchman: Watchman, *, hinted: bool) -> None:
         try:

@@ -105,6 +105,16 @@ def test_an_owner_killed_and_not_reaped_trips_the_fence(owner: Owner, way: str) 
             fence.check()
 
 
+def test_a_fence_that_was_just_made_is_woken_like_any_other(tmp_path: Path) -> None:
+    """Its rounds are a thousand seconds apart: only its pidfd can tell."""
+    with ExitStack() as stack:
+        owners = [stack.enter_context(Owner(tmp_path / str(number))) for number in range(3)]
+        for owner in owners:
+            fence = stack.enter_context(Fence(owner.ref, poll_interval=1000, confirm_interval=1000))
+            os.kill(owner.pid, signal.SIGKILL)
+            assert fence.wait(30)
+
+
 @pytest.mark.parametrize("way", WAYS)
 def test_an_owner_whose_number_is_another_process_s_trips_the_fence(owner: Owner, way: str) -> None:
     """K12: the record has not changed since it was last looked at."""
