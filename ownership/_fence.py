@@ -7,7 +7,7 @@ import os
 import threading
 from collections.abc import Callable
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, NoReturn, Self
 
 from ownership import _keeper
 from ownership._callbacks import CALLBACKS, call
@@ -44,6 +44,7 @@ class Fence:
     :param processes: where process facts come from, for tests
     :raises OSError: the thread that looks cannot be started
     :raises ValueError: an argument that cannot be right
+    :raises RuntimeError: a fence that was closed is entered
     """
 
     def __init__(
@@ -119,7 +120,12 @@ class Fence:
         if self._process == os.getpid():
             _keeper.KEEPER.dismiss(self._sentry)
 
+    def _require_open(self) -> None:
+        if self._sentry.closed:
+            raise RuntimeError("this fence was closed: make another one")
+
     def __enter__(self) -> Self:
+        self._require_open()
         return self
 
     def __exit__(
@@ -128,6 +134,7 @@ class Fence:
         self.close()
 
     async def __aenter__(self) -> Self:
+        self._require_open()
         from ownership._scope import Scope  # asyncio is heavy, and only its users come here
 
         self._scope = Scope(self._sentry.error)
@@ -144,6 +151,9 @@ class Fence:
         self.close()
         scope, self._scope = self._scope, None
         await scope.leave(error)
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a fence cannot be copied or pickled: pass fence.ref, and make one there")
 
     def __repr__(self) -> str:
         state = self.reason or ("closed" if self._sentry.closed else "whole")

@@ -39,7 +39,7 @@ class FrozenWait:
         self._processes = processes
         self._process = os.getpid()
         self._mutex = threading.Lock()
-        self._left = False
+        self._begun = self._left = False
         self._released = threading.Event()
         self._hand_on: Callable[[], object] = lambda: call(self._run)
 
@@ -77,6 +77,9 @@ class FrozenWait:
             self._release(self)
 
     def _begin(self) -> None:
+        if self._begun:
+            raise RuntimeError("this wait has begun already: call release_if_frozen for each")
+        self._begun = True
         try:
             _keeper.KEEPER.attend(self, self._interval, f"pid {self.peer.pid}")
         except BaseException:

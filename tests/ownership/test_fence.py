@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import logging
 import os
 import shutil
@@ -403,6 +404,20 @@ def test_a_fence_that_was_closed_never_trips(owned: Claim) -> None:
     fence.check()
     assert not fence.tripped.is_set()
     assert calls == []
+
+
+def test_a_fence_that_was_closed_protects_nobody_and_says_so(owned: Claim) -> None:
+    with Fence(owned.ref) as fence:
+        pass
+    with pytest.raises(RuntimeError, match="closed"):
+        fence.__enter__()
+    with pytest.raises(RuntimeError, match="closed"):
+        asyncio.run(fence.__aenter__())
+
+
+def test_a_fence_is_one_object(owned: Claim) -> None:
+    with Fence(owned.ref) as fence, pytest.raises(TypeError, match="copied or pickled"):
+        copy.copy(fence)
 
 
 def test_fences_leave_no_descriptor_behind(owned: Claim) -> None:

@@ -143,6 +143,14 @@ def test_after_the_block_nothing_is_released(processes: FakeProcessTable) -> Non
     assert released == []
 
 
+def test_a_wait_begins_once(processes: FakeProcessTable) -> None:
+    wait = release_if_frozen(PEER, print, processes=processes)
+    with wait:
+        pass
+    with pytest.raises(RuntimeError, match="begun"):
+        wait.__enter__()
+
+
 # the real thing
 
 
