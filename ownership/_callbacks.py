@@ -10,10 +10,11 @@ import threading
 import time
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 from ownership import _fork
 
-_STUCK = 1.0  # seconds after which a callback that does not return is left behind with its thread
+_STUCK = 1.0  # seconds after which a callback that does not return is left behind with its thread, and others go on
 
 log = logging.getLogger("ownership")
 
@@ -25,10 +26,11 @@ class Callbacks:
     """
 
     def __init__(self) -> None:
-        self._mutex = threading.Lock()
+        self._mutex: Any = threading.RLock()  # a signal handler may come here too
         self._waiting: queue.SimpleQueue[Callable[[], object]] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._since: float | None = None  # when the present call began
+        self._patience = _STUCK
 
     def prepare(self) -> None:
         """Have the thread, before anything can happen that it is needed for.
@@ -49,12 +51,18 @@ class Callbacks:
     def relieve(self) -> None:
         """If a call does not return while others wait: go on with those. For the keeper, every tick."""
         since = self._since
-        if since is not None and not self._waiting.empty() and time.monotonic() - since >= _STUCK:
+        if since is not None and self.pending and time.monotonic() - since >= self._patience:
             with self._mutex:
                 try:
                     self._start()
+                    self._patience = 0.0  # the next one may be of the same kind
                 except RuntimeError as error:
                     log.warning("callbacks are waiting for one that does not return: %s", error)
+
+    @property
+    def pending(self) -> bool:
+        """Whether any is still to be called."""
+        return not self._waiting.empty()
 
     def _start(self) -> None:
         thread = threading.Thread(target=self._run, name="ownership-callbacks", daemon=True)
@@ -80,7 +88,7 @@ class Callbacks:
             except BaseException:  # SystemExit too: it would end the thread, not the program
                 log.exception("a callback failed: %r", callback)
             if self._thread is me:
-                self._since = None
+                self._since, self._patience = None, _STUCK
 
 
 CALLBACKS = Callbacks()

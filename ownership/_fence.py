@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 import os
+import sys
 import threading
+import warnings
 from collections.abc import Callable
 from types import TracebackType
 from typing import Any, NoReturn, Self
@@ -32,7 +34,8 @@ class Fence:
     Not guaranteed: that a worker which is paused stops before it wakes: call :meth:`check` before what must not be
     done for an owner that was replaced. An owner that hands its claim over counts as replaced.
 
-    It begins with its construction and ends with :meth:`close`, at the end of its ``with`` block, or when it trips.
+    It begins with its construction and ends with :meth:`close`, at the end of its ``with`` block, or when it trips;
+    without *on_trip* also when it is garbage-collected, with a ResourceWarning, since nobody would be told.
     ``async with`` cancels its body when it trips, and one :class:`FenceTrippedError` leaves; a cancellation from
     outside stays one. In a forked child only :meth:`check` works.
 
@@ -44,7 +47,7 @@ class Fence:
     :param processes: where process facts come from, for tests
     :raises OSError: the thread that looks cannot be started
     :raises ValueError: an argument that cannot be right
-    :raises RuntimeError: a fence that was closed is entered
+    :raises RuntimeError: one that was closed is entered, or one is entered twice
     """
 
     def __init__(
@@ -67,6 +70,7 @@ class Fence:
         self._sentry = Sentry(ref, confirm_interval, clock, table, shared)
         self._process = os.getpid()
         self._scope: Any = None
+        self._entered = False
         if on_trip is not None:
             CALLBACKS.prepare()
             self._sentry.listeners.append(lambda: call(on_trip))
@@ -120,12 +124,13 @@ class Fence:
         if self._process == os.getpid():
             _keeper.KEEPER.dismiss(self._sentry)
 
-    def _require_open(self) -> None:
-        if self._sentry.closed:
-            raise RuntimeError("this fence was closed: make another one")
+    def _begin(self) -> None:
+        if self._sentry.closed or self._entered:
+            raise RuntimeError("a fence is entered once, and not after it was closed: make another one")
+        self._entered = True
 
     def __enter__(self) -> Self:
-        self._require_open()
+        self._begin()
         return self
 
     def __exit__(
@@ -134,7 +139,7 @@ class Fence:
         self.close()
 
     async def __aenter__(self) -> Self:
-        self._require_open()
+        self._begin()
         from ownership._scope import Scope  # asyncio is heavy, and only its users come here
 
         self._scope = Scope(self._sentry.error)
@@ -151,6 +156,14 @@ class Fence:
         self.close()
         scope, self._scope = self._scope, None
         await scope.leave(error)
+
+    def __del__(self) -> None:
+        sentry = getattr(self, "_sentry", None)
+        if sentry is None or sentry.over or sentry.listeners or self._process != os.getpid() or sys.is_finalizing():
+            return
+        sentry.closed = True  # whoever walks the rounds does the rest: no lock may be taken here
+        told = f"{self!r} was garbage-collected, and nobody would have been told"
+        warnings.warn(told, ResourceWarning, source=self, stacklevel=2)
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a fence cannot be copied or pickled: pass fence.ref, and make one there")

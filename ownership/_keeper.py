@@ -12,10 +12,11 @@ import os
 import signal
 import threading
 import time
+from typing import Any
 
 from ownership import _fork
 from ownership._callbacks import CALLBACKS
-from ownership._errors import OwnershipError, explained
+from ownership._errors import GuardTimeoutError, OwnershipError, explained
 from ownership._holding import UNSETTLED, Holding
 from ownership._patrol import Patrol, Watchman
 from ownership._pinned import DirectoryChanged
@@ -24,6 +25,7 @@ from ownership._rounds import Rounds
 from ownership._state import State
 
 TICK = 0.25  # seconds between two looks at what is owned
+_HURRY, _HURRIES = 0.01, 20  # seconds between, and number of, looks that follow one at which a guard was busy
 _IDLE = 2.0  # seconds a witness stays after its process owned anything in that directory
 _DAY = 86400.0
 
@@ -37,13 +39,15 @@ class Keeper:
     """
 
     def __init__(self) -> None:
-        self._mutex = threading.Lock()
+        self._mutex: Any = threading.RLock()  # a signal handler may come here too
         self._wake = threading.Event()
         self._idle = False
         self._thread: threading.Thread | None = None
         self._touched = self._ticked = time.monotonic()
         self._rounds = Rounds()
         self._patrol = Patrol(self._wake)
+        self._busy = 0  # looks in a row at which a guard was busy
+        self._was_busy = False
         self._changes = 0  # how often holdings have come and gone
         self.holdings: set[Holding] = set()
 
@@ -126,16 +130,19 @@ class Keeper:
     def _rest(self) -> None:
         """Until the next tick, or, with nothing to look after, until there is."""
         self._idle = True
-        if not self.holdings and not self._patrol and not places():
+        if not self.holdings and not self._patrol and not places() and not CALLBACKS.pending:
             self._wake.wait()
             self._ticked = time.monotonic()
         self._idle = False
         self._wake.clear()
-        self._patrol.wait(self._ticked + TICK)
-        self._ticked = max(self._ticked + TICK, time.monotonic() - TICK)
+        hurried = 0 < self._busy <= _HURRIES
+        self._patrol.wait(time.monotonic() + _HURRY if hurried else self._ticked + TICK)
+        if not hurried:
+            self._ticked = max(self._ticked + TICK, time.monotonic() - TICK)
 
     def tick(self) -> None:
         """One look at everything."""
+        busy, self._was_busy = self._busy, False
         for holding in self._due():
             try:
                 self._look(holding)
@@ -143,6 +150,7 @@ class Keeper:
                 log.exception("the keeper goes on after an error about %s", holding.primary.shown)
         for place in places():
             self._look_at_place(place)
+        self._busy = busy + 1 if self._was_busy else 0
         CALLBACKS.relieve()
         if time.monotonic() - self._touched > _DAY:
             self._touch()
@@ -161,6 +169,7 @@ class Keeper:
             try:
                 self._keep(holding)
             except (OSError, OwnershipError, DirectoryChanged) as error:
+                self._was_busy = self._was_busy or isinstance(error, GuardTimeoutError)
                 log.debug("%s: not to be looked at now: %s", holding.primary.shown, error)
         elif holding.state is not State.ACQUIRING or holding.abandoned:
             holding.retire(State.RELEASED)

@@ -7,7 +7,8 @@ import math
 import select
 import threading
 import time
-from typing import Protocol
+from collections.abc import Iterable
+from typing import Any, Protocol
 
 from ownership._bell import Bell
 
@@ -46,7 +47,7 @@ class Patrol:
     def __init__(self, wake: threading.Event) -> None:
         self._wake = wake
         self._bell = Bell()
-        self._mutex = threading.Lock()
+        self._mutex: Any = threading.RLock()  # a signal handler may come here too
         self._intervals: dict[Watchman, float] = {}
         self._due: dict[Watchman, float] = {}
 
@@ -104,12 +105,24 @@ class Patrol:
         poll = select.poll()
         for handle in (*handles, *([bell] if bell >= 0 else [])):
             poll.register(handle, select.POLLIN)
-        while ready := poll.poll(max(0.0, deadline - time.monotonic()) * 1000):
-            for handle, _ in ready:
+        while ready := self._poll(poll, handles, deadline):
+            for handle in ready:
                 if handle == bell:
                     return  # somebody has come
                 poll.unregister(handle)
                 self._look(handles.pop(handle), hinted=True)
+
+    def _poll(self, poll: select.poll, handles: Iterable[int], deadline: float) -> list[int]:
+        """What is ready, at the latest at *deadline*; nothing then."""
+        left = max(0.0, deadline - time.monotonic())
+        try:
+            return [number for number, _ in poll.poll(left * 1000)]
+        except OSError as error:  # more than RLIMIT_NOFILE allows by now (poll(2)): each by itself, once a round
+            ready = [number for number in handles if _is_ready(number)]
+            if not ready:
+                log.debug("fences cannot be waited for together: %s", error)
+                self._wake.wait(left)
+            return ready
 
     def _look(self, watchman: Watchman, *, hinted: bool) -> None:
         try:
@@ -124,3 +137,12 @@ class Patrol:
 def _next(now: float, interval: float) -> float:
     """The next moment of a grid that all of one interval share."""
     return (math.floor(now / interval) + 1) * interval
+
+
+def _is_ready(number: int) -> bool:
+    poll = select.poll()
+    poll.register(number, select.POLLIN)
+    try:
+        return bool(poll.poll(0))
+    except OSError:
+        return False

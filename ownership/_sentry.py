@@ -84,7 +84,8 @@ class Sentry:
         :param full: rely on nothing that was seen before, unless the pulse is that of the very process
         """
         with self._mutex:
-            if self.loss is not None or self.closed:
+            if self.over:
+                self._let_go()
                 return
             try:
                 self._look(hinted, full)

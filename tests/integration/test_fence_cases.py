@@ -244,6 +244,25 @@ def test_a_failure_to_look_trips_nothing_and_is_told(owner: Owner) -> None:
         assert fence.wait(30)
 
 
+def test_a_limit_below_the_number_of_descriptors_that_are_polled_stops_nothing(tmp_path: Path) -> None:
+    """poll(2) refuses more descriptors than RLIMIT_NOFILE allows by then."""
+    body = """
+    import resource
+    ref = ownership.OwnerRef.from_env()
+    mine = ownership.acquire(f"{sys.argv[1]}/mine")
+    fences = [ownership.Fence(ref) for _ in range(60)]
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (30, hard))
+    say([sum(fence.wait(0.01) for fence in fences)])
+    hear()
+    say([sum(fence.wait(30) for fence in fences), {fence.reason for fence in fences} == {"owner-gone"}])
+    """
+    with Owner(tmp_path / "x") as owner, running(body, tmp_path, env=owner.env) as worker:
+        assert worker.hear() == [0]
+        owner.kill()
+        assert worker.ask("end") == [60, True]
+
+
 def test_descriptors_closed_and_reused_by_the_program_are_left_alone(tmp_path: Path) -> None:
     """K74: what the fence held stands for the program's own files by now."""
     body = """

@@ -212,6 +212,22 @@ def test_an_error_of_one_look_does_not_end_the_looking(tmp_path: Path) -> None:
         assert child.hear() == [True, True, None, False]
 
 
+def test_a_record_comes_back_although_contenders_keep_the_guard_busy(tmp_path: Path) -> None:
+    body = """
+    say(True)
+    while True:
+        attempt(ownership.acquire, sys.argv[1])
+    """
+    path = tmp_path / "x"
+    with ownership.acquire(path) as claim, running(body, path) as one, running(body, path) as two:
+        one.hear()
+        two.hear()
+        for _ in range(5):
+            file_of(path).unlink()
+            eventually(lambda: file_of(path).exists())
+        claim.verify()
+
+
 # many claims of one directory
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import gc
 import logging
 import os
 import shutil
@@ -413,6 +414,46 @@ def test_a_fence_that_was_closed_protects_nobody_and_says_so(owned: Claim) -> No
         fence.__enter__()
     with pytest.raises(RuntimeError, match="closed"):
         asyncio.run(fence.__aenter__())
+
+
+def test_a_fence_is_entered_once(owned: Claim) -> None:
+    async def main() -> None:
+        fence = Fence(owned.ref)
+        async with fence:
+            with pytest.raises(RuntimeError, match="entered once"):
+                await fence.__aenter__()
+
+    asyncio.run(main())
+
+
+def test_a_fence_that_nobody_holds_and_that_tells_nobody_ends_with_a_warning(owned: Claim) -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    with pytest.warns(ResourceWarning, match="nobody would have been told"):
+        Fence(owned.ref, poll_interval=0.02).reason  # noqa: B018 and let go of at once
+    eventually(lambda: len(os.listdir("/proc/self/fd")) <= before)
+
+
+def test_a_fence_that_nobody_holds_still_calls_back(owned: Claim) -> None:
+    called = threading.Event()
+    Fence(owned.ref, poll_interval=0.02, confirm_interval=0.02, on_trip=called.set)
+    gc.collect()
+    owned.release()
+    assert called.wait(10)
+
+
+def test_many_callbacks_that_never_return_do_not_keep_another_from_being_called(tmp_path: Path, owned: Claim) -> None:
+    over, called = threading.Event(), threading.Event()
+    fences = [
+        Fence(owned.ref, poll_interval=0.02, confirm_interval=0.02, on_trip=lambda: over.wait(60)) for _ in range(8)
+    ]
+    other = ownership.acquire(tmp_path / "other")
+    owned.release()
+    assert all(fence.wait(10) for fence in fences)
+    other.on_loss(lambda error: called.set())
+    ownership.break_claim(other.path, token=other.token)
+    assert called.wait(30)  # nothing else is left to be looked after by now
+    over.set()
+    other.release()
 
 
 def test_a_fence_is_one_object(owned: Claim) -> None:
