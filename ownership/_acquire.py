@@ -129,6 +129,8 @@ class Acquisition:
             places.append(place)
             guards.append(place.guard(one))
         self.first = False
+        if len(guards) > 1:
+            self._merge(places, guards, holding)
         until = max(self.deadline, self.clock.monotonic() + PATIENCE)
         decide = partial(self._decide, places, holding)
         try:
@@ -140,6 +142,18 @@ class Acquisition:
             if self.registry is not None and error.errno in _READ_ONLY and not isinstance(error, OwnershipError):
                 self._judge_unguarded(places)
             raise
+
+    def _merge(self, places: list[Place], guards: list[Guard], holding: Holding) -> None:
+        """Two paths may lead to one resource, where a directory is mounted twice: that one counts once."""
+        merged: dict[tuple[int, int, str], int] = {}
+        for number, (place, one) in enumerate(zip(places, self.resources, strict=True)):
+            directory = place.directory.descriptor
+            key = (directory.device, directory.inode, one.name)
+            if key not in merged or one.path == holding.primary.path:
+                merged[key] = number
+        numbers = sorted(merged.values())
+        places[:], guards[:] = [places[one] for one in numbers], [guards[one] for one in numbers]
+        self.resources = [self.resources[one] for one in numbers]
 
     def _attempt_in_crowd(
         self, places: list[Place], guards: list[Guard], until: float, decide: Callable[..., None]

@@ -38,7 +38,7 @@ class FrozenWait:
         self._freeze = Freeze(confirmations, resumes=True)
         self._processes = processes
         self._process = os.getpid()
-        self._mutex = threading.Lock()
+        self._mutex: Any = threading.RLock()
         self._begun = self._left = False
         self._released = threading.Event()
         self._hand_on: Callable[[], object] = lambda: call(self._run)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import errno
 import os
-import threading
+from collections import OrderedDict
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -99,17 +99,19 @@ class Guard:
         return explained(error, self.path, self.directory.remedy(self.filename, error))
 
 
-recent: dict[Guard, None] = {}  # the last used ones, oldest first: they keep descriptor and memory
-_mutex = threading.Lock()
+# the last used ones, oldest first: they keep descriptor and memory. Changed in single steps, without a lock, since a
+# signal handler or a finaliser may come here at any moment
+recent: OrderedDict[Guard, None] = OrderedDict()
 
 
 def remember(guard: Guard) -> None:
     """*guard*, not among the recent ones, was used."""
     recent[guard] = None
-    if len(recent) > _KEPT:
-        with _mutex:
-            oldest = next(iter(recent), guard)
-            recent.pop(oldest, None)
+    while len(recent) > _KEPT:
+        try:
+            oldest, _ = recent.popitem(last=False)
+        except KeyError:  # another thread was faster
+            return
         oldest.close_spare()
 
 
@@ -120,10 +122,4 @@ def forget_guards(directory: LockDirectory) -> None:
         guard.close_spare()
 
 
-def _child() -> None:
-    global _mutex
-    _mutex = threading.Lock()
-    recent.clear()
-
-
-_fork.in_child(_child)
+_fork.in_child(recent.clear)

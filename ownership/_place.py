@@ -121,11 +121,16 @@ class _Known(NamedTuple):
 
     place: Place
     above: Facts
+    own: Facts
     user: int
 
     def is_current(self, above: Facts) -> bool:
-        """That the lock directory itself is still the same, the look at its guard says."""
-        return self.above == above and self.user == euid() and self.place.directory.descriptor.intact()
+        """That the path still leads to this lock directory, the look at its guard says."""
+        try:
+            own = facts_of(os.fstat(self.place.directory.descriptor.number))
+        except OSError:
+            return False
+        return self.own == own and self.above == above and self.user == euid()
 
 
 _places: dict[str, Place] = {}
@@ -165,7 +170,8 @@ def _remember(parent: str, place: Place, registry: str | None) -> None:
     """Where the lock directory is the first that is looked for, a look at it and at the parent is enough next time."""
     if registry is None and not place.directory.path[-1].isdigit():
         try:
-            _known[parent] = _Known(place, facts_of(os.stat(parent)), euid())
+            own = facts_of(os.fstat(place.directory.descriptor.number))
+            _known[parent] = _Known(place, facts_of(os.stat(parent)), own, euid())
         except OSError:
             return
         if len(_known) > 256:

@@ -15,6 +15,8 @@ import pytest
 
 import ownership
 from ownership import AlreadyOwnedError, OwnershipLostError, Verdict
+from tests.support.namespaces import NOBODY, needs_linux_root
+from tests.support.processes import running
 from tests.support.waiting import eventually
 
 
@@ -167,3 +169,93 @@ def test_ones_own_claim_is_named_as_such(tmp_path: Path) -> None:
     with ownership.acquire(tmp_path / "x"), pytest.raises(AlreadyOwnedError) as caught:
         ownership.acquire(tmp_path / "x")
     assert "this process" in caught.value.hint
+
+
+def test_a_handler_that_releases_at_any_moment_never_waits_however_many_resources_there_are(tmp_path: Path) -> None:
+    """More than are kept at hand: one that is used may push out another, and be interrupted at any step of that."""
+    body = """
+    from ownership import _guard
+    directory = sys.argv[1]
+    claims = [ownership.acquire(f"{directory}/held-{n}") for n in range(100)]
+    steps, at = 0, 0
+    def trace(frame, event, argument):
+        global steps
+        if frame.f_code is not _guard.remember.__code__:
+            return trace
+        frame.f_trace_opcodes = True
+        if event == "opcode":
+            steps += 1
+            if steps == at and claims:
+                sys.settrace(None)
+                claims.pop(0).release()  # its guard is not at hand any more
+        return trace
+    while True:
+        steps, at = 0, at + 1
+        sys.settrace(trace)
+        ownership.acquire(f"{directory}/{at % 90}").release()
+        sys.settrace(None)
+        if steps < at:
+            break
+    for claim in claims:
+        claim.release()
+    say([at > 10, [name for name in os.listdir(f"{directory}/.leases") if name.endswith(".json")]])
+    """
+    with running(body, tmp_path) as child:
+        assert child.hear() == [True, []]
+
+
+def test_many_threads_with_many_resources_get_no_errors_of_ours(tmp_path: Path) -> None:
+    body = """
+    sys.setswitchinterval(1e-6)
+    errors = []
+    def work(thread):
+        for turn in range(250):
+            try:
+                ownership.acquire(f"{sys.argv[1]}/{thread}-{turn % 40}").release()
+            except Exception as error:
+                errors.append(repr(error))
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    say(errors[:5])
+    """
+    with running(body, tmp_path) as child:
+        assert child.hear() == []
+
+
+@needs_linux_root
+@pytest.mark.parametrize("first", ["a", "b"])
+def test_one_resource_by_two_mounts_of_its_directory_is_owned_once(tmp_path: Path, first: str) -> None:
+    a, b = tmp_path / "a", tmp_path / "b"
+    a.mkdir()
+    b.mkdir()
+    subprocess.run(["mount", "--bind", a, b], check=True)
+    try:
+        other = "b" if first == "a" else "a"
+        with ownership.acquire(tmp_path / first / "x", also=[tmp_path / other / "x", tmp_path / "y"]) as claim:
+            assert claim.path == tmp_path / first / "x"
+            assert len(claim.tokens) == 2
+            claim.verify()
+            for path in (a / "x", b / "x", tmp_path / "y"):
+                assert taken_elsewhere(path) == "refused live"
+        assert taken_elsewhere(b / "x") == "taken"
+    finally:
+        subprocess.run(["umount", "-l", b], check=True)
+
+
+@needs_linux_root
+def test_a_lock_directory_that_is_given_away_meanwhile_gets_files_of_its_new_owner(open_directory: Path) -> None:
+    """K75: a daemon of root goes on after somebody followed the advice to chown."""
+    (open_directory / ".leases").mkdir(mode=0o700)
+    os.chown(open_directory, NOBODY, NOBODY)
+    with ownership.acquire(open_directory / "a"):
+        os.chown(open_directory / ".leases", NOBODY, NOBODY)
+        for name in ("a.guard", "a.json"):
+            os.chown(open_directory / ".leases" / name, NOBODY, NOBODY)
+        ownership.acquire(open_directory / "b").release()
+    assert (open_directory / ".leases" / "b.guard").stat().st_uid == NOBODY
+    (open_directory / ".leases").chmod(0o777)
+    with pytest.raises(ownership.UnsafeDirectoryError):
+        ownership.acquire(open_directory / "c")
