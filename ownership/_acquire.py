@@ -14,7 +14,7 @@ from ownership._clock import Clock
 from ownership._draft import draft, new_token
 from ownership._errors import AlreadyOwnedError, OwnershipError, explained
 from ownership._eviction import after_end
-from ownership._examine import FREE, Examined, Examiner, refusal
+from ownership._examine import FREE, Examined, Examiner
 from ownership._guard import PATIENCE, Busy, Guard, Interrupting
 from ownership._hold import Hold
 from ownership._holding import Holding
@@ -25,6 +25,7 @@ from ownership._paths import Facts, Resource, facts_of
 from ownership._pinned import DirectoryChanged
 from ownership._place import Place, pinned
 from ownership._process import Identity
+from ownership._refusing import Refused, Unsettled
 from ownership._state import State
 from ownership._stopped import Stopped
 from ownership._sweep import sweep
@@ -37,23 +38,6 @@ _MOVES = 200  # restarts after outside changes before we give up
 
 OnWait = Callable[[AlreadyOwnedError], object]
 _READ_ONLY = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
-
-
-class _Unsettled(Exception):
-    """A malformed record, and the guard names nobody."""
-
-    def __init__(self, place: Place, resource: Resource, examined: Examined) -> None:
-        super().__init__()
-        self.place, self.resource, self.examined = place, resource, examined
-
-
-class _Refused(Exception):
-    def __init__(self, place: Place, resource: Resource, examined: Examined) -> None:
-        super().__init__()
-        self.place, self.resource, self.examined = place, resource, examined
-
-    def error(self) -> AlreadyOwnedError:
-        return refusal(self.resource, self.examined, self.place)
 
 
 class Acquisition:
@@ -80,6 +64,7 @@ class Acquisition:
         labels: dict[str, str],
         stopped: Stopped | None = None,
     ) -> None:
+        self.process = os.getpid()
         self.stopped = stopped
         self.resources = resources
         self.registry = registry
@@ -103,9 +88,9 @@ class Acquisition:
                 except DirectoryChanged:
                     self.moves += 1
                     self._pause()
-                except _Unsettled as waiting:
+                except Unsettled as waiting:
                     self.settled = settles(waiting.place, waiting.resource, waiting.examined, self.clock)
-                except _Refused as refused:
+                except Refused as refused:
                     self._wait(refused)
         finally:
             if self.waiter is not None:
@@ -144,14 +129,17 @@ class Acquisition:
             raise
 
     def _merge(self, places: list[Place], guards: list[Guard], holding: Holding) -> None:
-        """Two paths may lead to one resource, where a directory is mounted twice: that one counts once."""
+        """Two paths may lead to one resource, where a directory is mounted twice: that one counts once.
+
+        And everybody locks guards in one order, by whatever paths: that of their directories' inodes and their names.
+        """
         merged: dict[tuple[int, int, str], int] = {}
         for number, (place, one) in enumerate(zip(places, self.resources, strict=True)):
             directory = place.directory.descriptor
             key = (directory.device, directory.inode, one.name)
             if key not in merged or one.path == holding.primary.path:
                 merged[key] = number
-        numbers = sorted(merged.values())
+        numbers = [merged[key] for key in sorted(merged)]
         places[:], guards[:] = [places[one] for one in numbers], [guards[one] for one in numbers]
         self.resources = [self.resources[one] for one in numbers]
 
@@ -192,9 +180,17 @@ class Acquisition:
                 remembered = GuardState()
             examined = self.examiner.examine(place, resource, remembered)
             if not examined.may_be_taken and not examined.unsettled:
-                raise _Refused(place, resource, examined)
+                raise Refused(place, resource, examined)
+
+    def _require_same_process(self) -> None:
+        if self.process != os.getpid():
+            raise RuntimeError(
+                f"{self.resources[0].shown} is being acquired by process {self.process}, "
+                "of which this is a forked child: acquire it anew"
+            )
 
     def _decide(self, places: list[Place], holding: Holding, *holds: Hold) -> None:
+        self._require_same_process()
         found: list[tuple[Place, Hold, GuardState, Examined]] = []
         for place, hold in zip(places, holds, strict=True):
             remembered = hold.read()
@@ -213,9 +209,9 @@ class Acquisition:
 
     def _require_takeable(self, place: Place, resource: Resource, examined: Examined) -> None:
         if examined.unsettled and not self.settled:
-            raise _Unsettled(place, resource, examined)
+            raise Unsettled(place, resource, examined)
         if not examined.may_be_taken and not examined.unsettled:
-            raise _Refused(place, resource, examined)
+            raise Refused(place, resource, examined)
         if examined.malformed is not None:
             log.warning("%s: reclaimed: %s", resource.shown, examined.judgement.reason)
 
@@ -252,7 +248,7 @@ class Acquisition:
 
     # -- waiting
 
-    def _wait(self, refused: _Refused) -> None:
+    def _wait(self, refused: Refused) -> None:
         """Return when another look under the guard is worth it: nobody seems to own it, or the time is over.
 
         :raises AlreadyOwnedError: there is no time to wait
@@ -265,13 +261,14 @@ class Acquisition:
             self.waiter = Waiter(self.examiner, self.stopped)
         examined = refused.examined
         while not examined.may_be_taken and not examined.unsettled and self.clock.monotonic() < self.deadline:
-            self._tell(_Refused(refused.place, refused.resource, examined))
+            self._tell(Refused(refused.place, refused.resource, examined))
+            self._require_same_process()
             looked = self.waiter.wait(refused.place, refused.resource, examined, self.deadline)
             if looked is None:
                 return
             examined = looked
 
-    def _tell(self, refused: _Refused) -> None:
+    def _tell(self, refused: Refused) -> None:
         owner, record = refused.examined.owner, refused.examined.record
         holder = (owner.instance_id if owner else "", record.token if record else 0)
         if self.on_wait is not None and holder not in self.told:

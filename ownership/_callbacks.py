@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import logging
 import queue
 import signal
 import threading
@@ -13,10 +12,9 @@ from functools import partial
 from typing import Any
 
 from ownership import _fork
+from ownership._log import log, tell
 
 _STUCK = 1.0  # seconds after which a callback that does not return is left behind with its thread, and others go on
-
-log = logging.getLogger("ownership")
 
 
 class Callbacks:
@@ -57,7 +55,7 @@ class Callbacks:
                     self._start()
                     self._patience = 0.0  # the next one may be of the same kind
                 except RuntimeError as error:
-                    log.warning("callbacks are waiting for one that does not return: %s", error)
+                    tell(log.warning, "callbacks are waiting for one that does not return: %s", error)
 
     @property
     def pending(self) -> bool:
@@ -86,7 +84,7 @@ class Callbacks:
             try:
                 callback()
             except BaseException:  # SystemExit too: it would end the thread, not the program
-                log.exception("a callback failed: %r", callback)
+                tell(log.exception, "a callback failed: %r", callback)
             if self._thread is me:
                 self._since, self._patience = None, _STUCK
 

@@ -7,6 +7,7 @@ import os
 import sys
 import threading
 import warnings
+import weakref
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
@@ -27,9 +28,9 @@ class Claim:
     """The handle of an owner.
 
     Guaranteed: while :meth:`verify` passes, nobody else owns the resource by the rules of this library. It stays with
-    this process until it is released, handed over, broken by somebody's decision, or the process ends. As a context
-    manager it is released at the end of the block. Methods may be called from any thread and from signal handlers. A
-    forked child's copy is inert.
+    this process until it is released, handed over, broken by somebody's decision, or the process ends. Keep it: one
+    that is garbage-collected is released, with a ResourceWarning. As a context manager it is released at the end of the
+    block. Methods may be called from any thread and from signal handlers. A forked child's copy is inert.
 
     Not guaranteed: anything against programs that ignore the records; that a process paused between ``verify()`` and
     its next write still owns at that write (pass :attr:`token` along where it matters).
@@ -37,6 +38,7 @@ class Claim:
 
     def __init__(self, holding: Holding) -> None:
         self._holding = holding
+        holding.handle = weakref.ref(self)
 
     # -- facts
 

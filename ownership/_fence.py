@@ -71,12 +71,16 @@ class Fence:
         self._process = os.getpid()
         self._scope: Any = None
         self._entered = False
-        if on_trip is not None:
-            CALLBACKS.prepare()
-            self._sentry.listeners.append(lambda: call(on_trip))
-        self._sentry.look()
-        if self._sentry.loss is None:
-            _keeper.KEEPER.attend(self._sentry, float(poll_interval), ref.resource)
+        try:
+            if on_trip is not None:
+                CALLBACKS.prepare()
+                self._sentry.listeners.append(lambda: call(on_trip))
+            self._sentry.look()
+            if self._sentry.loss is None:
+                _keeper.KEEPER.attend(self._sentry, float(poll_interval), ref.resource)
+        except BaseException:
+            self._sentry.close()
+            raise
 
     # -- facts
 

@@ -96,6 +96,16 @@ def room() -> int:
     return _MANY if soft == resource.RLIM_INFINITY else min(_MANY, soft // 8)
 
 
+def may_hold() -> bool:
+    """Whether we hold less than half of the descriptors that the process may have."""
+    try:
+        import resource
+    except ImportError:
+        return True
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return soft == resource.RLIM_INFINITY or len(held) * 2 < soft
+
+
 def in_child(callback: Callable[[], None]) -> None:
     """Run *callback* in every forked child, after our descriptors were closed there."""
     _in_child.append(callback)

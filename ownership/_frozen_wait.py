@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import threading
 from collections.abc import Callable
@@ -11,7 +12,8 @@ from typing import Any, Self
 from ownership import _keeper
 from ownership._arguments import checked_seconds
 from ownership._callbacks import CALLBACKS, call
-from ownership._frozen import CONFIRMATIONS, INTERVAL, Freeze, Step, is_frozen, resume
+from ownership._flag import Flag
+from ownership._frozen import CONFIRMATIONS, INTERVAL, Freeze, Step, look_at, resume
 from ownership._models import OwnerIdentity
 from ownership._process import ProcessTable, system_processes, validate_pid
 from ownership._ref import OwnerRef
@@ -40,7 +42,7 @@ class FrozenWait:
         self._process = os.getpid()
         self._mutex: Any = threading.RLock()
         self._begun = self._left = False
-        self._released = threading.Event()
+        self._released = Flag()
         self._hand_on: Callable[[], object] = lambda: call(self._run)
 
     handle = -1
@@ -61,7 +63,8 @@ class FrozenWait:
 
     def look(self, *, hinted: bool = False) -> None:
         """One look at the peer."""
-        step = self._freeze.found(stopped=is_frozen(self._processes, self.peer))
+        stopped, activity = look_at(self._processes, self.peer)
+        step = self._freeze.found(stopped=stopped, activity=activity)
         if step is Step.RESUME:
             resume(self._processes, self.peer)
         elif step is Step.GIVE_UP:
@@ -142,7 +145,8 @@ def release_if_frozen(
 
     Guaranteed: every *interval* seconds the peer is looked at. When it is found stopped (by a signal, or its cgroup is
     frozen) it gets one SIGCONT, never a second one. When it is found stopped *confirmations* times after that, one
-    after the other, *release* is called, once, with the wait that the ``with`` statement gave. It is not called once
+    after the other and without having run in between, *release* is called, once, with the wait that the ``with``
+    statement gave. It is not called once
     the block has been left. The block itself goes on: if the peer answers after all, the answer is there. A peer that
     is merely slow is left alone for ever; so is one that a tracer holds, one in another pid namespace, and one that
     cannot be looked at.
@@ -164,6 +168,8 @@ def release_if_frozen(
     table = processes or system_processes()
     if not callable(release):
         raise ValueError(f"release must be callable, got {release!r}")
+    if inspect.iscoroutinefunction(release):
+        raise ValueError(f"release must not be a coroutine function, nobody would await it, got {release!r}")
     if isinstance(confirmations, bool) or not isinstance(confirmations, int) or confirmations < 1:
         raise ValueError(f"confirmations must be a whole number >= 1, got {confirmations!r}")
     seconds = checked_seconds(interval, "interval")

@@ -69,7 +69,8 @@ class Guard:
             descriptor.close()
 
     def __del__(self) -> None:
-        self.close_spare()
+        if "spare" in self.__dict__:  # else its construction was interrupted
+            self.close_spare()
 
     def catch_up(self) -> None:
         """Do what was put off until the guard is free."""

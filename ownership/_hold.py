@@ -29,7 +29,7 @@ _FIRST_DELAY, _LONGEST_DELAY = 0.0002, 0.01
 class Hold:
     """The guard as held by one call."""
 
-    __slots__ = ("_descriptor", "_since", "_taken", "_thread", "guard")
+    __slots__ = ("_descriptor", "_left", "_since", "_taken", "_thread", "guard")
     _descriptor: Descriptor
 
     def __init__(self, guard: Guard, thread: int) -> None:
@@ -37,11 +37,13 @@ class Hold:
         self._thread = thread
         self._taken: list[Any] = []  # at most one descriptor; ``None`` before it is made
         self._since = 0.0
+        self._left = True
 
     # -- in and out
 
     def enter(self, deadline: float, clock: Clock, patient: bool, anywhere: bool = False) -> None:
         guard = self.guard
+        self._left = False
         guard.inside.add(self._thread)
         self._taken.extend(map(guard.spare.pop, _NONE, _NONE))  # one step: no signal handler loses it
         self._taken[0] = self._descriptor = self._taken[0] or Descriptor()
@@ -78,8 +80,13 @@ class Hold:
             else:
                 descriptor.close()
         guard.inside.discard(self._thread)
+        self._left = True
         if guard not in recent:
             remember(guard)
+
+    def __del__(self) -> None:
+        if not getattr(self, "_left", True):  # no stack or memory was left for leaving in time
+            self.leave()
 
     def _unlock(self, descriptor: Descriptor) -> bool:
         """Whether it is open still, and unlocked."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import weakref
 from collections.abc import Callable, Collection
 from functools import partial
 from typing import Any, TypeVar
@@ -11,9 +12,11 @@ from typing import Any, TypeVar
 from ownership._callbacks import CALLBACKS, call
 from ownership._clock import Clock
 from ownership._errors import OwnershipError, OwnershipLostError
+from ownership._flag import Flag
 from ownership._guard import PATIENCE, Interrupting
 from ownership._hold import Hold
 from ownership._locking import locked
+from ownership._log import log, tell
 from ownership._loss import lost_error
 from ownership._models import Malformed, OwnerRecord, timestamp
 from ownership._part import Part
@@ -36,6 +39,7 @@ class Holding:
     """All resources of one claim: owned together, lost together.
 
     :ivar heir: the hash of the secret by which a descendant may adopt it
+    :ivar handle: the claim, which the keeper holds weakly
     :ivar abandoned: nobody has the handle any more, or acquiring failed: the keeper withdraws what is left
     :ivar reason: why it was lost
     """
@@ -44,7 +48,8 @@ class Holding:
     reason = ""
     heir: str | None = None
     abandoned = False
-    _event: threading.Event | None = None
+    _event: Flag | None = None
+    handle: weakref.ref[object] | None = None
     _on_loss: tuple[OnLoss, ...] = ()
 
     def __init__(self, me: Identity, clock: Clock, primary: Resource, process: int) -> None:
@@ -65,7 +70,7 @@ class Holding:
         """Made when somebody asks for it, or when it has to be set."""
         with self.mutex:
             if self._event is None:
-                self._event = threading.Event()
+                self._event = Flag()
             return self._event
 
     def on_loss(self, callback: OnLoss) -> None:
@@ -124,6 +129,8 @@ class Holding:
         left = False
         reason = reason and printable(reason)
         for part in self.parts:
+            if self.process != os.getpid():  # we were forked from it, perhaps just now: it is our parent's
+                return False
             if part.retired:
                 continue
             part.disclaim()
@@ -218,6 +225,7 @@ class Holding:
         if signature is not None:
             part.place.directory.remove(part.filename, signature)
         part.publish(hold)
+        tell(log.info, "%s: its record was %s; put back", self.primary.shown, "gone" if record is None else "not ours")
         if self.state is not State.HELD:  # given up or lost by another thread meanwhile
             part.withdraw(hold)
             self.require_held()

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import atexit
 import errno
-import logging
 import os
 import signal
 import threading
@@ -17,7 +16,9 @@ from typing import Any
 from ownership import _fork
 from ownership._callbacks import CALLBACKS
 from ownership._errors import GuardTimeoutError, OwnershipError, explained
+from ownership._flag import Alarm
 from ownership._holding import UNSETTLED, Holding
+from ownership._log import log, tell
 from ownership._patrol import Patrol, Watchman
 from ownership._pinned import DirectoryChanged
 from ownership._place import Place, forget, forget_unused, places
@@ -29,8 +30,6 @@ _HURRY, _HURRIES = 0.01, 20  # seconds between, and number of, looks that follow
 _IDLE = 2.0  # seconds a witness stays after its process owned anything in that directory
 _DAY = 86400.0
 
-log = logging.getLogger("ownership")
-
 
 class Keeper:
     """Looks after every holding and every fence of this process.
@@ -40,7 +39,7 @@ class Keeper:
 
     def __init__(self) -> None:
         self._mutex: Any = threading.RLock()  # a signal handler may come here too
-        self._wake = threading.Event()
+        self._wake = Alarm()
         self._idle = False
         self._thread: threading.Thread | None = None
         self._touched = self._ticked = time.monotonic()
@@ -123,9 +122,9 @@ class Keeper:
             try:
                 self._rest()
                 self.tick()
-            except Exception:  # whatever it is: everything rests on this thread
-                log.exception("the keeper goes on after an error")
-                self._wake.wait(TICK)
+            except BaseException:  # whatever it is: everything rests on this thread
+                tell(log.exception, "the keeper goes on after an error")
+                time.sleep(TICK)
 
     def _rest(self) -> None:
         """Until the next tick, or, with nothing to look after, until there is."""
@@ -134,7 +133,6 @@ class Keeper:
             self._wake.wait()
             self._ticked = time.monotonic()
         self._idle = False
-        self._wake.clear()
         hurried = 0 < self._busy <= _HURRIES
         self._patrol.wait(time.monotonic() + _HURRY if hurried else self._ticked + TICK)
         if not hurried:
@@ -147,7 +145,7 @@ class Keeper:
             try:
                 self._look(holding)
             except Exception:
-                log.exception("the keeper goes on after an error about %s", holding.primary.shown)
+                tell(log.exception, "the keeper goes on after an error about %s", holding.primary.shown)
         for place in places():
             self._look_at_place(place)
         self._busy = busy + 1 if self._was_busy else 0
@@ -165,12 +163,14 @@ class Keeper:
         return due
 
     def _look(self, holding: Holding) -> None:
+        if holding.handle is not None and holding.handle() is None:
+            holding.abandoned = True  # it was dropped, and its finaliser was interrupted
         if holding.state is State.HELD and not holding.abandoned:
             try:
                 self._keep(holding)
             except (OSError, OwnershipError, DirectoryChanged) as error:
                 self._was_busy = self._was_busy or isinstance(error, GuardTimeoutError)
-                log.debug("%s: not to be looked at now: %s", holding.primary.shown, error)
+                tell(log.debug, "%s: not to be looked at now: %s", holding.primary.shown, error)
         elif holding.state is not State.ACQUIRING or holding.abandoned:
             holding.retire(State.RELEASED)
             if holding.withdraw_quietly("released", ""):
@@ -194,7 +194,7 @@ class Keeper:
                     place.move_out()
                     forget(place)
         except (OSError, DirectoryChanged) as error:
-            log.debug("%s: not to be looked at now: %s", place.directory.path, error)
+            tell(log.debug, "%s: not to be looked at now: %s", place.directory.path, error)
 
     def _touch(self) -> None:
         """Once a day, so that age-based cleaners leave our files alone."""

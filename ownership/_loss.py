@@ -9,7 +9,7 @@ from ownership._process import printable
 
 _FACTS = {
     "owner-replaced": "it was taken over",
-    "broken": "its owner was evicted by an operator's break, or another one owned it in between",
+    "broken": "it was evicted by a break, or somebody owned it in between",
 }
 
 

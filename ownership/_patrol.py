@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 import select
 import threading
@@ -11,8 +10,8 @@ from collections.abc import Iterable
 from typing import Any, Protocol
 
 from ownership._bell import Bell
-
-log = logging.getLogger("ownership")
+from ownership._flag import Alarm
+from ownership._log import log, tell
 
 
 class Watchman(Protocol):
@@ -44,7 +43,7 @@ class Patrol:
     :param wake: set when there is something new to look after
     """
 
-    def __init__(self, wake: threading.Event) -> None:
+    def __init__(self, wake: Alarm) -> None:
         self._wake = wake
         self._bell = Bell()
         self._mutex: Any = threading.RLock()  # a signal handler may come here too
@@ -94,11 +93,13 @@ class Patrol:
         if self._intervals:
             self._bell.hang()  # before it is seen who is there: whoever comes later rings
         with self._mutex:
-            handles = {watchman.handle: watchman for watchman in self._intervals if watchman.handle >= 0}
+            handles: dict[int, list[Watchman]] = {}
+            for watchman in self._intervals:
+                if (handle := watchman.handle) >= 0:
+                    handles.setdefault(handle, []).append(watchman)
         if not handles:
             self._bell.take_down()
             self._wake.wait(seconds)
-            self._wake.clear()
             return
         bell = self._bell.number
         deadline = time.monotonic() + seconds
@@ -110,7 +111,8 @@ class Patrol:
                 if handle == bell:
                     return  # somebody has come
                 poll.unregister(handle)
-                self._look(handles.pop(handle), hinted=True)
+                for watchman in handles.pop(handle):
+                    self._look(watchman, hinted=True)
 
     def _poll(self, poll: select.poll, handles: Iterable[int], deadline: float) -> list[int]:
         """What is ready, at the latest at *deadline*; nothing then."""
@@ -120,7 +122,7 @@ class Patrol:
         except OSError as error:  # more than RLIMIT_NOFILE allows by now (poll(2)): each by itself, once a round
             ready = [number for number in handles if _is_ready(number)]
             if not ready:
-                log.debug("fences cannot be waited for together: %s", error)
+                tell(log.debug, "fences cannot be waited for together: %s", error)
                 self._wake.wait(left)
             return ready
 
@@ -129,7 +131,7 @@ class Patrol:
             watchman.look(hinted=hinted)
         except Exception as error:  # one must not keep the others from being looked at
             watchman.last_error = error
-            log.exception("%r goes on after an error", watchman)
+            tell(log.exception, "%r goes on after an error", watchman)
         if watchman.over:
             self.remove(watchman)
 

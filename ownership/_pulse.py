@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import threading
+from typing import Any, ClassVar
+
+from ownership import _fork
 from ownership._directory import LockDirectory
 from ownership._fork import Descriptor
 from ownership._models import OwnerIdentity
@@ -9,21 +13,37 @@ from ownership._process import ProcessTable
 from ownership._verdict import WitnessState
 from ownership._witness import ask
 
+_Key = tuple[int, int, str]
+
 
 class ProcessPulse:
     """A pidfd, else a held descriptor of the process's stat line, else signal 0: what can be had at the moment.
 
-    :ivar handle: a descriptor that polls readable once the process has ended, -1 without one
+    All who ask about one process share it, so that they cost one descriptor however many they are.
     """
+
+    _shared: ClassVar[dict[_Key, ProcessPulse]] = {}
+    _mutex: ClassVar[Any] = threading.RLock()
 
     def __init__(self, processes: ProcessTable, owner: OwnerIdentity) -> None:
         self._processes = processes
         self._owner = owner
         self._pidfd = Descriptor()
         self._stat = Descriptor()
+        self._users = 0
+
+    @classmethod
+    def of(cls, processes: ProcessTable, owner: OwnerIdentity) -> ProcessPulse:
+        """The one pulse of *owner*'s process; each caller closes it once."""
+        with cls._mutex:
+            key = (id(processes), owner.pid, owner.start_id)
+            pulse = cls._shared.setdefault(key, cls(processes, owner))
+            pulse._users += 1
+            return pulse
 
     @property
     def handle(self) -> int:
+        """A descriptor that polls readable once the process has ended, -1 without one."""
         return self._pidfd.number
 
     @property
@@ -32,37 +52,53 @@ class ProcessPulse:
         return self._pidfd.number >= 0 or self._stat.number >= 0
 
     def open(self) -> None:
-        """Get the best that is to be had; never fails."""
+        """Get the best that is to be had; never fails. It leaves half of the descriptors to the program."""
         pid, start_id = self._owner.pid, self._owner.start_id
-        try:
-            if self._pidfd.number < 0:
+        with self._mutex:
+            if self._pidfd.number >= 0 or not _fork.may_hold():
+                return
+            try:
                 number = self._processes.open_handle(pid, start_id)
                 if number is not None:
                     self._pidfd.adopt(number)
-            if self._pidfd.number >= 0:
-                self._stat.close()
-            elif self._stat.number < 0:
-                number = self._processes.open_stat(pid, start_id)
-                if number is not None:
-                    self._stat.adopt(number)
-        except OSError:  # it has ended, or there are no descriptors: the full look says which
-            pass
+                    self._stat.close()
+                elif self._stat.number < 0:
+                    number = self._processes.open_stat(pid, start_id)
+                    if number is not None:
+                        self._stat.adopt(number)
+            except OSError:  # it has ended, or there are no descriptors: the full look says which
+                pass
 
     def beats(self) -> bool:
         """False when it may be over: a hint, to be confirmed by a full look."""
-        if self._pidfd.number >= 0:
-            if self._pidfd.intact():
-                return not self._processes.has_ended(self._pidfd.number)
-            self._pidfd.forget()
-        if self._stat.number >= 0:
-            if self._stat.intact():
-                return self._processes.shows_life(self._stat.number)
-            self._stat.forget()
-        return self._processes.answers(self._owner.pid)
+        stopped = self._asked()
+        return self._processes.answers(self._owner.pid) if stopped is None else not stopped
+
+    def has_stopped(self) -> bool:
+        """Whether what is open of that very process says that it has ended."""
+        return self._asked() is True
+
+    def _asked(self) -> bool | None:
+        """Whether the process has ended, ``None`` when nothing of it is open."""
+        with self._mutex:
+            if self._pidfd.number >= 0:
+                if self._pidfd.intact():
+                    return self._processes.has_ended(self._pidfd.number)
+                self._pidfd.forget()
+            if self._stat.number >= 0:
+                if self._stat.intact():
+                    return not self._processes.shows_life(self._stat.number)
+                self._stat.forget()
+            return None
 
     def close(self) -> None:
-        self._pidfd.close()
-        self._stat.close()
+        """One caller needs it no more."""
+        with self._mutex:
+            self._users -= 1
+            if self._users == 0:
+                self._shared.pop((id(self._processes), self._owner.pid, self._owner.start_id), None)
+                self._pidfd.close()
+                self._stat.close()
 
 
 class WitnessPulse:
@@ -82,5 +118,17 @@ class WitnessPulse:
         """False when the witness is not held."""
         return ask(self._directory, self._owner.instance_id).state is WitnessState.HELD
 
+    def has_stopped(self) -> bool:
+        """Never by itself: a witness may be missing for other reasons."""
+        return False
+
     def close(self) -> None:
         """Nothing is kept open but the directory."""
+
+
+def _child() -> None:
+    ProcessPulse._mutex = threading.RLock()
+    ProcessPulse._shared.clear()
+
+
+_fork.in_child(_child)

@@ -13,6 +13,7 @@ from ownership._clock import Clock
 from ownership._confirmations import Confirmations
 from ownership._errors import FenceTrippedError, OwnershipError
 from ownership._examine import Examiner
+from ownership._flag import Flag
 from ownership._locking import peek
 from ownership._loss import is_later
 from ownership._models import GuardState, Malformed, OwnerIdentity, OwnerRecord
@@ -43,7 +44,7 @@ class Sentry:
         self.resource = pinned_resource(ref.resource, whole=ref.registry is not None)
         self.loss: tuple[str, str] | None = None
         self.last_error: Exception | None = None
-        self.event = threading.Event()
+        self.event = Flag()
         self.listeners: list[Callable[[], object]] = []
         self.closed = False
         self._interval = confirm_interval
@@ -165,6 +166,10 @@ class Sentry:
         if judgement.verdict.is_dead:
             self._trip("owner-gone", judgement.reason)
             return False
+        if judgement.verdict is Verdict.UNKNOWN and self._pulse is not None and self._pulse.has_stopped():
+            # there are no descriptors for a full look, and what is open of that very process says enough
+            self._trip("owner-gone", f"pid {owner.pid} has ended")
+            return False
         self._conclude(judgement)
         self._feel(place, me)
         self._confirm_at = now + self._interval
@@ -177,7 +182,7 @@ class Sentry:
     def _feel(self, place: Place | None, me: Identity) -> None:
         if self._pulse is None:
             if same_namespace(self.ref.owner, me):
-                self._pulse = ProcessPulse(self._processes, self.ref.owner)
+                self._pulse = ProcessPulse.of(self._processes, self.ref.owner)
             elif place is not None:
                 self._pulse = WitnessPulse(place.directory, self.ref.owner)
         if self._pulse is not None:

@@ -11,6 +11,7 @@ from ownership._clock import SYSTEM_CLOCK, Clock
 from ownership._ending import Ending
 from ownership._errors import AlreadyOwnedError, StopTimeoutError, explained
 from ownership._examine import describe
+from ownership._inspect import Running
 from ownership._models import OwnerIdentity, OwnerRecord
 from ownership._paths import quoted
 from ownership._process import KILL, TERMINATE, ProcessObservation, ProcessTable, printable, system_processes
@@ -41,7 +42,7 @@ _OUT_OF_REACH = Testimony(WitnessState.UNTESTABLE, "no process there can be sign
 
 
 def stop(
-    ref: OwnerRef | OwnerIdentity,
+    ref: OwnerRef | OwnerIdentity | Running,
     grace: float = GRACE,
     *,
     clock: Clock = SYSTEM_CLOCK,
@@ -64,7 +65,7 @@ def stop(
     signal. An owner that was gone from the start has a group that nobody can tell from a later one of that number:
     then nothing is signalled, and it is an error if somebody lives in it.
 
-    :param ref: whom to stop: a reference, a record, or the identity in one
+    :param ref: whom to stop: what :func:`find` gives, a reference, a record, or the identity in one
     :param grace: seconds from TERM to KILL; over at once when nobody is left
     :returns: what was signalled when; ``gone`` is true
     :raises StopTimeoutError: somebody is left, 5 s after KILL or beyond the reach of signals
@@ -76,8 +77,11 @@ def stop(
     Sources: kill(2), pidfd_send_signal(2), setpgid(2), proc_pid_stat(5).
     """
     seconds = checked_seconds(grace, "grace")
+    ref = ref.ref if isinstance(ref, Running) else ref
     if not isinstance(ref, OwnerRef | OwnerIdentity):
-        raise ValueError(f"ref must be an OwnerRef, an OwnerRecord or an OwnerIdentity, got {ref!r}")
+        raise ValueError(
+            f"ref must be what find() gives, a reference, a record or an identity, got a {type(ref).__name__}"
+        )
     hold = Watch()
     try:
         return _Stopping(ref, clock, processes or system_processes(), hold).run(seconds)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from ownership._clock import Clock
 from ownership._examine import Examined
-from ownership._frozen import CONFIRMATIONS, INTERVAL, Freeze, Step, is_frozen, resume
+from ownership._frozen import CONFIRMATIONS, INTERVAL, Freeze, Step, look_at, resume
 from ownership._paths import Resource
 from ownership._process import ProcessTable
 from ownership._verdict import Verdict
@@ -53,8 +53,8 @@ class Stopped:
         if now < self._next:
             return
         self._next = now + INTERVAL
-        stopped = examined.verdict is Verdict.STOPPED and is_frozen(self._processes, record)
-        step = self._freeze.found(stopped=stopped)
+        stopped, activity = look_at(self._processes, record)
+        step = self._freeze.found(stopped=stopped and examined.verdict is Verdict.STOPPED, activity=activity)
         if step is Step.RESUME:
             resume(self._processes, record)
         elif step is Step.GIVE_UP and not self._resumes:

@@ -122,7 +122,8 @@ class Watch:
             numbers.clear()
 
     def __del__(self) -> None:  # an exception of a signal handler may have kept close() from beginning
-        self.close()
+        if "_stood_for" in self.__dict__:  # or even the construction from ending
+            self.close()
 
 
 def _file_of(number: int) -> tuple[int, int] | None:

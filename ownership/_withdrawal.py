@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 
 from ownership import _keeper
@@ -13,6 +14,8 @@ from ownership._state import State
 
 def undo(holding: Holding, holds: Sequence[Hold]) -> None:
     """Withdraw what was published, while the guards are held; what cannot be withdrawn now the keeper takes on."""
+    if holding.process != os.getpid():  # a child that was forked in between: it is its parent's
+        return
     for part, hold in zip(list(holding.parts), holds, strict=False):
         part.withdraw(hold)
     left = [part for part in holding.parts if not part.retired]
@@ -29,6 +32,8 @@ def undo(holding: Holding, holds: Sequence[Hold]) -> None:
 
 def give_up(holding: Holding) -> None:
     """Withdraw whatever an interrupted acquire may have published; the keeper goes on with what is left."""
+    if holding.process != os.getpid():
+        return
     holding.abandoned = True
     holding.retire(State.RELEASED)
     try:

@@ -20,6 +20,7 @@ from ownership import _fork
 from ownership._directory import LockDirectory
 from ownership._errors import UnsupportedFilesystemError
 from ownership._fork import Descriptor
+from ownership._log import log, tell
 from ownership._paths import shown
 from ownership._system import NO_FOLLOW, UNNAMED, UNSUPPORTED, lock_shared
 from ownership._verdict import Testimony, WitnessState
@@ -67,7 +68,9 @@ class Witness:
         if found is not None and found[:2] == ours and self._descriptor.intact():
             return False
         self._descriptor.close()
-        return self.ensure(self.instance_id)
+        made = self.ensure(self.instance_id)
+        tell(log.info, "%s: our witness was gone; put back", shown(self._directory.path))
+        return made
 
     def remove(self) -> None:
         """Unlink it, then close it."""

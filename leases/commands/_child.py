@@ -8,7 +8,7 @@ import signal
 import subprocess
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from leases.commands._failure import CommandError
 from leases.commands._output import printable, say
@@ -23,11 +23,11 @@ _SET_DEATH_SIGNAL, _GET_DEATH_SIGNAL = 1, 2  # PR_SET_PDEATHSIG, PR_GET_PDEATHSI
 def attend(command: Sequence[str], claim: Claim, signals: Inbox, grace: float) -> tuple[int, LossError | None]:
     """Run *command* until it has ended and was reaped, passing signals on; its exit code, and whether we lost *claim*.
 
-    Once *claim* is lost *command* gets TERM and, *grace* seconds later, KILL.
+    It finds in ``LEASES_OWNER`` whom it works for. Once *claim* is lost it gets TERM and, *grace* seconds later, KILL.
 
     :raises CommandError: it cannot be started
     """
-    with started(command, signals) as child:
+    with started(command, signals, {**os.environ, **claim.ref.to_env()}) as child:
         loss, patience = None, float("inf")
         while child.poll() is None:
             received = signals.next(min(TICK, max(0.0, patience - time.monotonic())))
@@ -65,8 +65,8 @@ def _shares_our_group(child: subprocess.Popen[bytes]) -> bool:
 
 
 @contextlib.contextmanager
-def started(command: Sequence[str], signals: Inbox) -> Iterator[subprocess.Popen[bytes]]:
-    """CMD with our streams, directory, environment and inherited descriptors; killed and reaped if it is left running.
+def started(command: Sequence[str], signals: Inbox, env: Mapping[str, str]) -> Iterator[subprocess.Popen[bytes]]:
+    """CMD with our streams, directory and inherited descriptors; killed and reaped if it is left running.
 
     :raises CommandError: it cannot be started
     """
@@ -84,7 +84,7 @@ def started(command: Sequence[str], signals: Inbox) -> Iterator[subprocess.Popen
             # Python 3.12 warns of fork with threads: ours hold no lock then, and the child only makes system calls
             warnings.simplefilter("ignore", DeprecationWarning)
             # descriptors that were inherited are CMD's (jobserver, activation); ours are all close-on-exec
-            child = subprocess.Popen(command, preexec_fn=prepare, close_fds=False)
+            child = subprocess.Popen(command, preexec_fn=prepare, close_fds=False, env=env)
     except OSError as error:
         raise cannot_run(command, error) from error
     try:

@@ -133,7 +133,7 @@ def _replace_us(claim: Claim, cmd: tuple[str, ...]) -> NoReturn:
     flush()
     with _system_defaults():
         try:
-            os.execvp(cmd[0], cmd)
+            os.execvpe(cmd[0], cmd, {**os.environ, **claim.ref.to_env()})
         except OSError as error:
             raise cannot_run(cmd, error if error.filename is not None else _named(error, cmd[0])) from error
 

@@ -17,7 +17,7 @@ from ownership._process._procfs import EXITED, parse_stat
 from ownership._process._signals import Sender, own_group, require_other_group, require_other_process, send_by_number
 from ownership._process._startid import Comparison, LinuxStartId, parse_linux_start_id
 from ownership._process._state import StateReader
-from ownership._process._surroundings import read_surroundings
+from ownership._process._surroundings import read_activity, read_surroundings
 from ownership._process._text import command_text, printable
 from ownership._process._types import (
     GroupListing,
@@ -122,6 +122,14 @@ class LinuxProcesses:
     def answers(self, pid: int) -> bool:
         """See :meth:`ProcessTable.answers`: signal 0, of which EPERM means *exists* (kill(2))."""
         return self._probe.signal_zero(validate_pid(pid)) is not False
+
+    def activity(self, pid: int) -> int | None:
+        """See :meth:`ProcessTable.activity`: the context switches of its threads."""
+        validate_pid(pid)
+        try:
+            return read_activity(self._kernel, self._proc, pid) if self._probe.view().usable else None
+        except OSError:
+            return None
 
     def command_of(self, pid: int) -> str | None:
         """See :meth:`ProcessTable.command_of`. A process without a command line is shown by its title in brackets."""

@@ -136,6 +136,13 @@ class PortableProcesses:
         except (self._psutil.Error, OSError):
             return True
 
+    def activity(self, pid: int) -> int | None:
+        """See :meth:`ProcessTable.activity`."""
+        try:
+            return int(sum(self._psutil.Process(validate_pid(pid)).num_ctx_switches()))
+        except (self._psutil.Error, OSError, AttributeError):
+            return None
+
     def command_of(self, pid: int) -> str | None:
         """See :meth:`ProcessTable.command_of`."""
         validate_pid(pid)

@@ -12,6 +12,7 @@ from ownership._process._types import Surroundings
 
 _STATE = re.compile(rb"^State:[ \t]*(.*)$", re.MULTILINE)
 _PARENT = re.compile(rb"^PPid:\s*(\d+)\s*$", re.MULTILINE)
+_SWITCHES = re.compile(rb"^(?:non)?voluntary_ctxt_switches:\s*(\d+)\s*$", re.MULTILINE)
 _TRACER = re.compile(rb"^TracerPid:\s*(\d+)\s*$", re.MULTILINE)
 
 
@@ -49,6 +50,24 @@ def _tracer_of_threads(kernel: Kernel, process: int) -> int | None:
         return next(filter(None, found), None)
     except OSError:
         return None
+
+
+def read_activity(kernel: Kernel, proc: str, pid: int) -> int:
+    """The context switches of all threads of *pid*, which a stopped process has none of.
+
+    :raises OSError: there is none, or it may not be looked at
+    """
+    directory = kernel.open(f"{proc}/{pid}", DIRECTORY_NAME_ONLY)
+    try:
+        tasks = kernel.open("task", DIRECTORY, directory)
+        try:
+            names = [name for name in kernel.listdir(tasks) if name.isdigit()]
+        finally:
+            kernel.close(tasks)
+        told = (read_file(kernel, f"task/{name}/status", directory) for name in names)
+        return sum(int(count) for status in told for count in _SWITCHES.findall(status))
+    finally:
+        kernel.close(directory)
 
 
 def number_in(pattern: re.Pattern[bytes], status: bytes) -> int | None:

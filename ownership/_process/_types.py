@@ -162,6 +162,13 @@ class ProcessTable(Protocol):
         """
         ...
 
+    def activity(self, pid: int) -> int | None:
+        """A number that grows whenever a thread of *pid* has run, ``None`` when it cannot be told.
+
+        :raises ValueError: *pid* is not a process number
+        """
+        ...
+
     def command_of(self, pid: int) -> str | None:
         """The command line of *pid* for messages, ``None`` when it cannot be read. Never evidence of anything.
 

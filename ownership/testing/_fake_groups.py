@@ -20,6 +20,7 @@ class FakeProcess:
     :ivar ignores: signals that do nothing to it
     :ivar lingers: nobody reaps it when a signal ends it
     :ivar forbidden: we may not signal it
+    :ivar activity: how often it was told to run
     :ivar pending: a signal that would end it came while it was stopped
     """
 
@@ -35,6 +36,7 @@ class FakeProcess:
     forbidden: bool = False
     pending: bool = False
     surroundings: Surroundings = _NOTHING_AROUND
+    activity: int = 0
 
 
 class FakeGroups:
@@ -78,7 +80,7 @@ class FakeGroups:
             return
         if signal == CONTINUE:
             if one.state is ProcessState.STOPPED:
-                one = self._processes[pid] = replace(one, state=ProcessState.RUNNING)
+                one = self._processes[pid] = replace(one, state=ProcessState.RUNNING, activity=one.activity + 1)
             if not one.pending:
                 return
         elif signal != KILL and one.state in (ProcessState.STOPPED, ProcessState.TRACED, ProcessState.FROZEN):

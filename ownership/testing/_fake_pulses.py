@@ -31,6 +31,11 @@ class FakePulses:
         process = self._processes.get(validate_pid(pid))
         return process is None or process.state is ProcessState.ZOMBIE
 
+    def activity(self, pid: int) -> int | None:
+        """How often the process was told to run; ``None`` if probes of it fail."""
+        process = self._processes.get(validate_pid(pid))
+        return None if process is None or process.detail else process.activity
+
     def answers(self, pid: int) -> bool:
         """Whether there is a process *pid*, by any name, as signal 0 says."""
         process = self._processes.get(validate_pid(pid))

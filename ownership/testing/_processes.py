@@ -231,7 +231,9 @@ class FakeProcessTable(FakeGroups, FakePulses, FakeSurroundings):
 
     def set_state(self, pid: int, state: ProcessState) -> None:
         """The process is found in *state*; ``ZOMBIE`` ends it."""
-        self._processes[pid] = replace(self._get(pid), state=state, exists=True, detail="")
+        process = self._get(pid)
+        ran = state is ProcessState.RUNNING
+        self._processes[pid] = replace(process, state=state, exists=True, detail="", activity=process.activity + ran)
         if state is ProcessState.ZOMBIE:
             self._end(pid)
 

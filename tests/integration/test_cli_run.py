@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import termios
+import textwrap
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -458,3 +459,16 @@ def test_stopping_leasectl_for_a_while_changes_nothing(tmp_path: Path) -> None:
         eventually(lambda: time.monotonic() - begun > 0.6)
         assert ownership.exists(held.cmd)
         assert ownership.inspect(tmp_path / "x").verdict is ownership.Verdict.LIVE
+
+
+@pytest.mark.parametrize("become", [(), ("--exec",)], ids=["run", "exec"])
+def test_the_command_finds_whom_it_works_for(tmp_path: Path, become: tuple[str, ...]) -> None:
+    body = """
+    import os, sys, ownership
+    ref = ownership.OwnerRef.from_env()
+    with ownership.Fence(ref) as fence:
+        fence.check()
+        print(ref.resource, ref.owner.pid == (os.getpid() if sys.argv[1:] else os.getppid()))
+    """
+    done = leasectl("run", *become, tmp_path / "x", "--", sys.executable, "-c", textwrap.dedent(body), *become)
+    assert (done.returncode, done.stdout) == (0, f"{tmp_path / 'x'} True\n")

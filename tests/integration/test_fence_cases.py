@@ -244,6 +244,50 @@ def test_a_failure_to_look_trips_nothing_and_is_told(owner: Owner) -> None:
         assert fence.wait(30)
 
 
+def test_a_dead_owner_is_noticed_though_no_descriptor_is_left(tmp_path: Path) -> None:
+    body = """
+    import resource
+    fence = ownership.Fence(ownership.OwnerRef.from_env())
+    taken = []
+    try:
+        while True:
+            taken.append(os.open("/dev/null", os.O_RDONLY))
+    except OSError:
+        pass
+    say(attempt(fence.check))
+    hear()
+    say([fence.wait(30), fence.reason, attempt(fence.check)])
+    """
+    with Owner(tmp_path / "x") as owner, running(body, env=owner.env) as worker:
+        assert worker.hear() is None
+        os.kill(owner.pid, signal.SIGKILL)
+        eventually(lambda: ownership.is_zombie(owner.pid))
+        assert worker.ask("end") == [True, "owner-gone", "FenceTrippedError"]
+
+
+def test_many_fences_leave_the_program_half_of_its_descriptors(tmp_path: Path) -> None:
+    body = """
+    import resource
+    resource.setrlimit(resource.RLIMIT_NOFILE, (100, 4096))
+    claims = [ownership.inspect(f"{sys.argv[1]}/{n}").ref for n in range(120)]
+    fences = [ownership.Fence(ref, poll_interval=0.05, confirm_interval=0.5) for ref in claims]
+    say(len(os.listdir("/proc/self/fd")))
+    hear()
+    say([sum(fence.wait(30) for fence in fences)])
+    """
+    owning = """
+    claims = [ownership.acquire(f"{sys.argv[1]}/{n}") for n in range(120)]
+    say(True)
+    hear()
+    """
+    with running(owning, tmp_path) as owner:
+        owner.hear()
+        with running(body, tmp_path) as worker:
+            assert worker.hear() <= 60
+            os.kill(owner.pid, signal.SIGKILL)
+            assert worker.ask("end") == [120]
+
+
 def test_a_limit_below_the_number_of_descriptors_that_are_polled_stops_nothing(tmp_path: Path) -> None:
     """poll(2) refuses more descriptors than RLIMIT_NOFILE allows by then."""
     body = """

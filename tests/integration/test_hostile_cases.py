@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import os
 import pickle
@@ -10,11 +11,13 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import ownership
 from ownership import AlreadyOwnedError, OwnershipLostError, Verdict
+from ownership._flag import Alarm, Flag
 from tests.support.namespaces import NOBODY, needs_linux_root
 from tests.support.processes import running
 from tests.support.waiting import eventually
@@ -259,3 +262,201 @@ def test_a_lock_directory_that_is_given_away_meanwhile_gets_files_of_its_new_own
     (open_directory / ".leases").chmod(0o777)
     with pytest.raises(ownership.UnsafeDirectoryError):
         ownership.acquire(open_directory / "c")
+
+
+def test_a_worker_forked_by_a_handler_in_the_middle_of_acquire_takes_nothing_of_its_parent(tmp_path: Path) -> None:
+    """At each step in turn: it ends by an exception, and its copy of the call unwinds."""
+    body = """
+    import ownership._owning
+    path, codes = sys.argv[1], set()
+    def functions(module):
+        for one in vars(module).values():
+            if hasattr(one, "__code__"):
+                yield one.__code__
+            for method in vars(one).values() if isinstance(one, type) else ():
+                if hasattr(method, "__code__"):
+                    yield method.__code__
+    for name in ("_acquire", "_hold", "_part", "_directory", "_locking"):
+        codes.update(functions(sys.modules["ownership." + name]))
+    steps = at = 0
+    parent, children, robbed = os.getpid(), [], []
+    def trace(frame, event, argument):
+        global steps
+        if frame.f_code in codes and event == "line":
+            steps += 1
+            if steps == at and os.getpid() == parent:
+                child = os.fork()
+                if child == 0:
+                    sys.settrace(None)
+                    raise SystemExit(0)
+                children.append(child)
+        return trace
+    while True:
+        steps, at = 0, at + 1
+        try:
+            sys.settrace(trace)
+            claim = ownership.acquire(path)
+            sys.settrace(None)
+        except BaseException:
+            os._exit(0)
+        if children:
+            os.waitpid(children.pop(), 0)
+        if not os.path.exists(sys.argv[2]):
+            robbed.append(at)
+        claim.verify()
+        claim.release()
+        if steps < at:
+            break
+    say([at > 30, robbed])
+    """
+    with running(body, tmp_path / "x", tmp_path / ".leases" / "x.json") as child:
+        assert child.hear() == [True, []]
+
+
+def test_a_child_that_was_forked_while_its_parent_waits_does_not_own_in_its_name(tmp_path: Path) -> None:
+    body = """
+    def daemonize(error):
+        if os.fork() == 0:
+            signal.alarm(60)
+    try:
+        claim = ownership.acquire(sys.argv[1], timeout=30, on_wait=daemonize)
+        say(["owns", claim.record.pid == os.getpid()])
+        hear()
+    except RuntimeError as error:
+        say(["told", "forked child" in str(error)])
+    """
+    claim = ownership.acquire(tmp_path / "x")
+    with running(body, tmp_path / "x") as child:
+        assert child.hear() == ["told", True]
+        claim.release()
+        assert child.hear() == ["owns", True]
+
+
+def test_a_claim_whose_finaliser_was_interrupted_is_released_all_the_same(tmp_path: Path) -> None:
+    body = """
+    from ownership._holding import Holding
+    claim = ownership.acquire(sys.argv[1])
+    def interrupt(frame, event, argument):
+        if frame.f_code is Holding.retire.__code__:
+            sys.settrace(None)
+            raise KeyboardInterrupt
+        return interrupt
+    sys.unraisablehook = lambda unraisable: None
+    sys.settrace(interrupt)
+    del claim
+    sys.settrace(None)
+    say(True)
+    hear()
+    """
+    with running(body, tmp_path / "x") as child:
+        child.hear()
+        ownership.acquire(tmp_path / "x", timeout=10).release()
+
+
+def test_events_stay_usable_when_setting_them_is_interrupted_anywhere() -> None:
+    for step in range(1, 40):
+        flag, alarm, seen = Flag(), Alarm(), [0]
+        woken = threading.Thread(target=flag.wait, args=(30,))
+        woken.start()
+
+        def interrupt(frame: Any, event: str, argument: Any, step: int = step, seen: list[int] = seen) -> Any:
+            if frame.f_code in (Flag.set.__code__, Alarm.set.__code__):
+                frame.f_trace_opcodes = True
+                seen[0] += event == "opcode"
+                if seen[0] == step:
+                    raise KeyboardInterrupt
+            return interrupt
+
+        sys.settrace(interrupt)
+        with contextlib.suppress(KeyboardInterrupt):
+            flag.set()
+            alarm.set()
+        sys.settrace(None)
+        flag.set()
+        woken.join(10)
+        assert not woken.is_alive()
+        alarm.set()
+        assert alarm.wait(0)
+        assert not alarm.wait(0)
+
+
+def test_a_logging_handler_that_raises_ends_no_thread_of_ours(tmp_path: Path) -> None:
+    body = """
+    import logging
+    class Broken(logging.Handler):
+        def emit(self, record):
+            raise OSError("no space left")
+    logging.getLogger("ownership").addHandler(Broken())
+    logging.getLogger("ownership").setLevel(logging.DEBUG)
+    claim = ownership.acquire(sys.argv[1] + "/x")
+    def fail(error):
+        raise ValueError
+    other = ownership.acquire(sys.argv[1] + "/y")
+    other.on_loss(fail)
+    ownership.break_claim(sys.argv[1] + "/y", token=other.token)
+    other.lost.wait(10)
+    told = threading.Event()
+    claim.on_loss(lambda error: told.set())
+    os.unlink(sys.argv[1] + "/.leases/x.json")
+    until = time.monotonic() + 10
+    while not os.path.exists(sys.argv[1] + "/.leases/x.json") and time.monotonic() < until:
+        time.sleep(0.01)
+    say(os.path.exists(sys.argv[1] + "/.leases/x.json"))
+    ownership.break_claim(sys.argv[1] + "/x", token=claim.token)
+    say([claim.lost.wait(10), told.wait(10)])
+    """
+    with running(body, tmp_path) as child:
+        assert child.hear() is True
+        assert child.hear() == [True, True]
+
+
+def test_an_acquire_that_runs_out_of_stack_leaves_the_guard_free(tmp_path: Path) -> None:
+    body = """
+    def deep(levels):
+        if levels:
+            return deep(levels - 1)
+        return ownership.acquire(sys.argv[1])
+    sys.setrecursionlimit(220)
+    outcomes = set()
+    for levels in range(120, 220):
+        try:
+            deep(levels).release()
+        except BaseException as error:
+            outcomes.add(type(error).__name__)
+    sys.setrecursionlimit(1000)
+    ownership.acquire(sys.argv[1]).release()
+    say(sorted(outcomes))
+    """
+    with running(body, tmp_path / "x") as child:
+        assert child.hear() == ["RecursionError"]
+
+
+@needs_linux_root
+def test_processes_that_name_two_directories_in_different_orders_do_not_lock_each_other_out(tmp_path: Path) -> None:
+    """``z`` is ``m`` by another name that sorts behind ``p``."""
+    (tmp_path / "m").mkdir()
+    (tmp_path / "p").mkdir()
+    (tmp_path / "z").mkdir()
+    subprocess.run(["mount", "--bind", tmp_path / "m", tmp_path / "z"], check=True)
+    body = """
+    first, second = sys.argv[1:]
+    say(True)
+    hear()
+    errors = []
+    for _ in range(150):
+        try:
+            ownership.acquire(first, also=[second], timeout=20).release()
+        except Exception as error:
+            errors.append(repr(error))
+    say(errors[:3])
+    """
+    try:
+        pairs = [(tmp_path / "m" / "x", tmp_path / "p" / "y"), (tmp_path / "z" / "x", tmp_path / "p" / "y")]
+        with running(body, *pairs[0]) as one, running(body, *pairs[1]) as two:
+            for child in (one, two):
+                child.hear()
+            for child in (one, two):
+                child.say("go")
+            assert [one.hear(), two.hear()] == [[], []]
+    finally:
+        subprocess.run(["umount", "-l", tmp_path / "z"], check=True)

@@ -346,3 +346,14 @@ def test_an_inotify_instance_of_the_program_with_our_number_is_not_read(tmp_path
     with running(body, tmp_path) as child:
         assert child.hear() == [True, True, True, True]
         child.hear()
+
+
+def test_every_repair_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level("INFO", "ownership"), ownership.acquire(tmp_path / "x") as claim:
+        file_of(claim.path).unlink()
+        eventually(lambda: "its record was gone; put back" in caplog.text)
+        file_of(claim.path).write_bytes(b"{")
+        eventually(lambda: "its record was not ours; put back" in caplog.text)
+        (tmp_path / ".leases" / f"{claim.record.instance_id}.alive").unlink()
+        eventually(lambda: "our witness was gone; put back" in caplog.text)
+    assert str(tmp_path / "x") in caplog.text

@@ -458,3 +458,12 @@ def test_a_process_tree_that_goes_on_forking_is_ended() -> None:
             pass
     """
     assert run(body) == [True, ["SIGTERM", "SIGKILL"], False]
+
+
+def test_what_find_gives_can_be_stopped(tmp_path: Path) -> None:
+    with owner(tmp_path / "x"):
+        found = ownership.find(tmp_path / "x")
+        assert found is not None
+        assert ownership.stop(found).gone
+    with pytest.raises(ValueError, match="ref must be what find"):
+        ownership.stop("x")  # type: ignore[arg-type]

@@ -171,15 +171,29 @@ def test_a_probe_that_fails_never_trips_it_and_is_told(world: World) -> None:
     assert sentry.last_error is None
 
 
-def test_an_end_that_cannot_be_confirmed_yet_trips_as_soon_as_it_can(tmp_path: Path) -> None:
+def test_an_end_that_cannot_be_confirmed_trips_it_by_what_is_open_of_that_very_process(tmp_path: Path) -> None:
+    """Out of descriptors, for instance: there is none for a full look."""
     world = World(tmp_path / "x")
     sentry = settled(world)
-    world.processes.zombify(OWNER)
-    world.processes.fail(OWNER)
+    world.processes.fail(OWNER, exists=True)
     world.rounds(sentry, 20)
     assert sentry.loss is None
     world.processes.zombify(OWNER)
+    world.processes.fail(OWNER, exists=True)
     world.rounds(sentry, 0.25)
+    assert sentry.loss is not None
+    world.close()
+
+
+def test_a_number_alone_proves_nothing_while_a_full_look_fails(tmp_path: Path) -> None:
+    world = World(tmp_path / "x", handles=False)
+    sentry = settled(world)
+    world.processes.zombify(OWNER)
+    world.processes.fail(OWNER, exists=True)
+    world.rounds(sentry, 20)
+    assert sentry.loss is None
+    world.processes.zombify(OWNER)
+    world.rounds(sentry, 5)
     assert sentry.loss is not None
     world.close()
 
@@ -416,6 +430,15 @@ def test_a_fence_that_was_closed_protects_nobody_and_says_so(owned: Claim) -> No
         asyncio.run(fence.__aenter__())
 
 
+def test_fences_of_one_owner_share_a_descriptor(owned: Claim) -> None:
+    gc.collect()
+    before = len(os.listdir("/proc/self/fd"))
+    fences = [Fence(owned.ref, poll_interval=0.02, confirm_interval=0.02) for _ in range(300)]
+    assert len(os.listdir("/proc/self/fd")) <= before + 10  # and not 300
+    owned.release()
+    assert all(fence.wait(10) for fence in fences)
+
+
 def test_a_fence_is_entered_once(owned: Claim) -> None:
     async def main() -> None:
         fence = Fence(owned.ref)
@@ -427,6 +450,7 @@ def test_a_fence_is_entered_once(owned: Claim) -> None:
 
 
 def test_a_fence_that_nobody_holds_and_that_tells_nobody_ends_with_a_warning(owned: Claim) -> None:
+    gc.collect()
     before = len(os.listdir("/proc/self/fd"))
     with pytest.warns(ResourceWarning, match="nobody would have been told"):
         Fence(owned.ref, poll_interval=0.02).reason  # noqa: B018 and let go of at once
@@ -462,6 +486,7 @@ def test_a_fence_is_one_object(owned: Claim) -> None:
 
 
 def test_fences_leave_no_descriptor_behind(owned: Claim) -> None:
+    gc.collect()
     before = len(os.listdir("/proc/self/fd"))
     fences = [Fence(owned.ref) for _ in range(30)]
     assert len(os.listdir("/proc/self/fd")) > before

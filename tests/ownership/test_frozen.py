@@ -17,6 +17,7 @@ import ownership
 from leases import release_if_frozen as the_same
 from ownership import FrozenWait, OwnerIdentity, release_if_frozen
 from ownership._frozen import Freeze, Step
+from ownership._process import PortableProcesses, system_processes
 from ownership.testing import FakeProcessTable, ProcessState, sleeping_process
 from tests.support.waiting import eventually
 
@@ -260,3 +261,40 @@ def test_a_peer_may_be_named_by_its_identity(processes: FakeProcessTable) -> Non
     processes.stop(PEER)
     wait.look()
     assert released == [wait]
+
+
+def test_whoever_runs_between_two_looks_is_slow_and_not_frozen() -> None:
+    """As under cpulimit(1), which stops and continues a process all the time."""
+    for resumes in (True, False):
+        freeze = Freeze(2, resumes=resumes)
+        steps = [freeze.found(stopped=True, activity=number) for number in range(50)]
+        assert Step.GIVE_UP not in steps
+        assert steps.count(Step.RESUME) == resumes
+        assert freeze.found(stopped=True, activity=50) is Step.NOTHING
+        assert freeze.found(stopped=True, activity=50) is Step.NOTHING
+        assert freeze.found(stopped=True, activity=50) is Step.GIVE_UP
+
+
+def test_activity_grows_when_a_process_runs_and_not_while_it_is_stopped() -> None:
+    for processes in (system_processes(), PortableProcesses()):
+        with sleeping_process() as pid:
+            os.kill(pid, signal.SIGSTOP)
+            eventually(lambda pid=pid: ownership.is_stopped(pid))
+            before = processes.activity(pid)
+            assert before is not None
+            assert processes.activity(pid) == before
+            os.kill(pid, signal.SIGCONT)
+            os.kill(pid, signal.SIGSTOP)
+            eventually(lambda pid=pid: ownership.is_stopped(pid))
+            after = processes.activity(pid)
+            assert after is not None
+            assert after > before
+        assert processes.activity(pid) is None
+
+
+def test_a_coroutine_function_cannot_release() -> None:
+    async def release(wait: FrozenWait) -> None:
+        pass
+
+    with pytest.raises(ValueError, match="coroutine"):
+        release_if_frozen(os.getpid(), release)
