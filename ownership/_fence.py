@@ -50,6 +50,8 @@ class Fence:
     :raises RuntimeError: one that was closed is entered, or one is entered twice
     """
 
+    _process = 0  # until its construction got that far
+
     def __init__(
         self,
         ref: OwnerRef,
@@ -80,6 +82,7 @@ class Fence:
                 _keeper.KEEPER.attend(self._sentry, float(poll_interval), ref.resource)
         except BaseException:
             self._sentry.close()
+            _keeper.KEEPER.dismiss(self._sentry)
             raise
 
     # -- facts
@@ -127,6 +130,8 @@ class Fence:
         self._sentry.close()
         if self._process == os.getpid():
             _keeper.KEEPER.dismiss(self._sentry)
+        else:
+            self._sentry.look()
 
     def _begin(self) -> None:
         if self._sentry.closed or self._entered:

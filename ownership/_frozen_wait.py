@@ -63,6 +63,8 @@ class FrozenWait:
 
     def look(self, *, hinted: bool = False) -> None:
         """One look at the peer."""
+        if self.over:
+            return
         stopped, activity = look_at(self._processes, self.peer)
         step = self._freeze.found(stopped=stopped, activity=activity)
         if step is Step.RESUME:

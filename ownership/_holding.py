@@ -100,6 +100,8 @@ class Holding:
             except DirectoryChanged:
                 if not follow:
                     raise
+            if self.process != os.getpid():  # we were forked from it just now: it is our parent's
+                self.require_held()
             part.follow()
         raise OSError(11, "its lock directory keeps being changed from outside", part.resource.path)
 

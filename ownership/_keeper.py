@@ -88,12 +88,13 @@ class Keeper:
         try:
             self._ensure_thread(path)
         except BaseException:
-            self._patrol.remove(watchman)
+            self._patrol.dismiss(watchman)
             raise
         self._wake.set()
 
     def dismiss(self, watchman: Watchman) -> None:
-        self._patrol.remove(watchman)
+        """*watchman* is over: nothing of it stays open for long."""
+        self._patrol.dismiss(watchman)
 
     def tidy(self) -> None:
         """A call that owns nothing is over: keep no directory open for it."""

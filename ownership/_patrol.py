@@ -6,6 +6,7 @@ import math
 import select
 import threading
 import time
+from collections import deque
 from collections.abc import Iterable
 from typing import Any, Protocol
 
@@ -26,7 +27,7 @@ class Watchman(Protocol):
 
     @property
     def over(self) -> bool:
-        """Nothing is left to be looked at."""
+        """Nothing is left to be looked at; a look then closes what is open."""
         ...
 
     def look(self, *, hinted: bool = False) -> None:
@@ -49,9 +50,10 @@ class Patrol:
         self._mutex: Any = threading.RLock()  # a signal handler may come here too
         self._intervals: dict[Watchman, float] = {}
         self._due: dict[Watchman, float] = {}
+        self._leaving: deque[Watchman] = deque()
 
     def __len__(self) -> int:
-        return len(self._intervals)
+        return len(self._intervals) + len(self._leaving)
 
     def add(self, watchman: Watchman, interval: float) -> None:
         """Send *watchman* every *interval* seconds. Those of one interval are sent together."""
@@ -60,7 +62,13 @@ class Patrol:
             self._due[watchman] = _next(time.monotonic(), interval)
         self._bell.ring()
 
-    def remove(self, watchman: Watchman) -> None:
+    def dismiss(self, watchman: Watchman) -> None:
+        """It is over: have it look for the last time, soon."""
+        self._leaving.append(watchman)
+        self._bell.ring()
+        self._wake.set()
+
+    def _remove(self, watchman: Watchman) -> None:
         with self._mutex:
             self._intervals.pop(watchman, None)
             self._due.pop(watchman, None)
@@ -80,6 +88,8 @@ class Patrol:
             self._watch(max(0.0, left))
 
     def _walk(self, now: float) -> None:
+        while self._leaving:
+            self._look(self._leaving.popleft(), hinted=False)
         with self._mutex:
             due = [watchman for watchman, at in self._due.items() if at <= now]
         for watchman in due:
@@ -133,7 +143,7 @@ class Patrol:
             watchman.last_error = error
             tell(log.exception, "%r goes on after an error", watchman)
         if watchman.over:
-            self.remove(watchman)
+            self._remove(watchman)
 
 
 def _next(now: float, interval: float) -> float:

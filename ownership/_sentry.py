@@ -96,13 +96,8 @@ class Sentry:
                 self._let_go()
 
     def close(self) -> None:
-        """Look no more. If somebody is looking at this moment, that one closes what is open."""
+        """Look no more; the next look, by whomever, closes what is open."""
         self.closed = True
-        if self._mutex.acquire(blocking=False):
-            try:
-                self._let_go()
-            finally:
-                self._mutex.release()
 
     def error(self) -> FenceTrippedError:
         """What to raise once it has tripped."""

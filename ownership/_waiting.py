@@ -69,8 +69,8 @@ class Waiter:
         """
         filename, clock = f"{resource.name}.json", self._examiner.clock
         path = place.directory.file(filename)
-        watched = self._watch.file(path) and self._watch_process(examined)
         self._watch.queue(path)
+        watched = self._watch.file(path) and self._watch_process(examined)
         missing = _MISSING / 64
         # what is watched from now on, and is what was judged just before, need not be judged again
         known = watched and examined.record is not None and self._is_same(place, filename, examined)
@@ -98,8 +98,9 @@ class Waiter:
                     looked = self._look(place, resource)
                     if looked is None or looked.may_be_taken:
                         return looked
-                    self._watch.forget_process()  # woken for nothing: not again for the same
-                    watched = False
+                    if self._watch.process_woke:  # for nothing: not again for the same
+                        self._watch.forget_process()
+                        watched = False
         finally:
             self._watch.forget_process()
 

@@ -18,7 +18,10 @@ class Watch:
     """Waits for any of a few things. What cannot be watched for is left to the caller's own polling.
 
     :param notify: use inotify(7) where the system has it
+    :ivar process_woke: it was the handle of the process that ended the last wait
     """
+
+    process_woke = False
 
     def __init__(self, *, notify: bool = _HAS_INOTIFY) -> None:
         self._notify = notify
@@ -83,6 +86,7 @@ class Watch:
         for number in self._handles + self._files:
             poll.register(number, select.POLLIN)
         ready = poll.poll(max(0.0, seconds) * 1000)
+        self.process_woke = any(number in self._handles for number, _ in ready)
         if any(number in self._files for number, _ in ready):
             self._drain()
         return bool(ready)
@@ -122,7 +126,7 @@ class Watch:
             numbers.clear()
 
     def __del__(self) -> None:  # an exception of a signal handler may have kept close() from beginning
-        if "_stood_for" in self.__dict__:  # or even the construction from ending
+        if "_stood_for" in self.__dict__ and not sys.is_finalizing():  # or even the construction from ending
             self.close()
 
 

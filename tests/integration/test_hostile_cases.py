@@ -313,6 +313,53 @@ def test_a_worker_forked_by_a_handler_in_the_middle_of_acquire_takes_nothing_of_
         assert child.hear() == [True, []]
 
 
+def test_a_worker_forked_by_a_handler_in_the_middle_of_announce_takes_nothing_of_its_parent(tmp_path: Path) -> None:
+    """At each step in turn; it goes on with its copy of the call."""
+    body = """
+    import ownership._holding
+    path = sys.argv[1]
+    codes = set()
+    for name in ("_holding", "_hold", "_part", "_directory", "_locking", "_place"):
+        for one in vars(sys.modules["ownership." + name]).values():
+            for method in (one, *(vars(one).values() if isinstance(one, type) else ())):
+                if hasattr(method, "__code__"):
+                    codes.add(method.__code__)
+    steps = at = 0
+    parent, robbed = os.getpid(), []
+    def trace(frame, event, argument):
+        global steps
+        if frame.f_code in codes and event == "line":
+            steps += 1
+            if steps == at and os.getpid() == parent:
+                child = os.fork()
+                if child == 0:
+                    sys.settrace(None)
+                else:
+                    os.waitpid(child, 0)
+        return trace
+    claim = ownership.acquire(path)
+    while True:
+        steps, at = 0, at + 1
+        try:
+            sys.settrace(trace)
+            claim.announce(f"step {at}")
+            sys.settrace(None)
+        except BaseException:
+            if os.getpid() == parent:
+                raise
+        if os.getpid() != parent:
+            os._exit(0)
+        if not os.path.exists(sys.argv[2]):
+            robbed.append(at)
+        claim.verify()
+        if steps < at:
+            break
+    say([at > 30, robbed])
+    """
+    with running(body, tmp_path / "x", tmp_path / ".leases" / "x.json") as child:
+        assert child.hear() == [True, []]
+
+
 def test_a_child_that_was_forked_while_its_parent_waits_does_not_own_in_its_name(tmp_path: Path) -> None:
     body = """
     def daemonize(error):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,12 @@ import pytest
 
 import ownership
 from ownership import AcquireTimeoutError, Verdict, _waiting
+from ownership._examine import Examiner
 from ownership._models import GuardState
+from ownership._paths import resolve
+from ownership._place import existing
 from ownership._process import ProcessTable, system_processes
+from ownership._waiting import Waiter
 from ownership._watch import Watch
 from ownership.testing import FakeClock, FakeProcessTable, sleeping_process
 from tests.support.namespaces import NEW_PIDS, elsewhere, needs_linux_root, owner, running, taken
@@ -290,3 +295,24 @@ def test_no_time_passes_when_nothing_is_in_the_way(tmp_path: Path) -> None:
     clock = FakeClock()
     assert isinstance(taken(tmp_path / "x", timeout=60.0, clock=clock), int)
     assert clock.waits == []
+
+
+def test_a_record_that_is_updated_costs_a_waiter_nothing_of_its_attention(tmp_path: Path) -> None:
+    """The file that is waited for goes with every update; the owner's process is watched all the same."""
+    clock = FakeClock(wall_ns=time.time_ns())
+    with FakeProcessTable() as processes:
+        claim = ownership.acquire(tmp_path / "x", clock=clock, processes=processes)
+        place = existing(resolve(tmp_path / "x"))
+        assert place is not None
+        examiner = Examiner(processes, clock)
+        waiter, resource = Waiter(examiner), resolve(tmp_path / "x")
+        other = processes.add(2000)
+        processes.become(replace(processes.current(), pid=2000, start_id=other, instance_id="2" * 32))
+        for phase in ("one", "two", "three"):
+            found = examiner.look(place, resource)[1]
+            clock.waits.clear()
+            assert waiter.wait(place, resource, found, clock.monotonic() + 30) is None
+            assert min(clock.waits[:-1]) >= 1.9  # watched, so that looks are far between
+            claim.announce(phase)
+        waiter.close()
+        claim.release()
