@@ -26,7 +26,8 @@ from ownership._finding import Finding, FindingCode, Severity
 from ownership._frozen_wait import FrozenWait, release_if_frozen
 from ownership._group import group_has_live_member, signal_group_if_held
 from ownership._handover import Heir
-from ownership._inspect import Inspection, Running, find, inspect, inspect_all, running, wait
+from ownership._inspect import find, inspect, inspect_all, running, wait
+from ownership._inspection import Inspection, Running
 from ownership._models import LeaseTerms, OwnerIdentity, OwnerRecord, Previous
 from ownership._owning import acquire, adopt
 from ownership._paths import named

@@ -119,23 +119,21 @@ class Examiner(NamedTuple):
         swept = seen.witness is not None and seen.witness.state is WitnessState.MISSING
         if judgement.verdict.may_be_evicted or (judgement.verdict is Verdict.UNKNOWN and swept):
             return FREE
-        told = Judgement(
-            judgement.verdict, f"its record was deleted, the guard names pid {last.pid}: {judgement.reason}"
-        )
+        told = judgement._replace(reason=f"its record was deleted, the guard names pid {last.pid}: {judgement.reason}")
         return Examined(told, owner=last)
 
     def _examine_malformed(
         self, place: Place, resource: Resource, guard: GuardState, malformed: Malformed, signature: Signature
     ) -> Examined:
         """A record that says nothing: the guard knows who published last."""
-        what = f"malformed record ({malformed.fault}; it begins {malformed.head!r})"
+        what = f"malformed record ({malformed.fault}; it begins '{malformed.head}')"
         if guard.owner is None:
             judgement = Judgement(Verdict.UNKNOWN, f"{what}, and its guard names nobody")
             return Examined(judgement, malformed=malformed, signature=signature, unsettled=True)
         judgement, _ = self.judge(place, resource, guard.owner, None)
-        told = Judgement(judgement.verdict, f"{what}; pid {guard.owner.pid} published last: {judgement.reason}")
+        told = judgement._replace(reason=f"{what}; pid {guard.owner.pid} published last: {judgement.reason}")
         if not judgement.verdict.may_be_evicted:
-            told = Judgement(Verdict.UNKNOWN, told.reason)
+            told = told._replace(verdict=Verdict.UNKNOWN)
         return Examined(told, malformed=malformed, signature=signature, owner=guard.owner)
 
     def judge(
@@ -186,13 +184,16 @@ def _same_clock(owner: OwnerIdentity, me: Identity) -> bool:
     return theirs.time_namespace is not None and theirs.time_namespace == ours.time_namespace
 
 
-def describe(owner: OwnerIdentity | None) -> str:
-    """Who that is, since when, for messages."""
+def describe(owner: OwnerIdentity | None, elsewhere: str = "") -> str:
+    """Who that is, since when, for messages.
+
+    :param elsewhere: whose pids its pid is one of, if not ours
+    """
     if owner is None:
         return "an unknown process"
+    text = f"pid {owner.pid} of {elsewhere}" if elsewhere else f"pid {owner.pid}"
     if not isinstance(owner, OwnerRecord):
-        return f"pid {owner.pid}"
-    text = f"pid {owner.pid}"
+        return text
     if owner.command:
         text += f" ({printable(owner.command)})"
     if owner.host:
@@ -210,8 +211,9 @@ def refusal(resource: Resource, examined: Examined, place: Place) -> AlreadyOwne
     facts = f"; start id {printable(owner.start_id)}; instance {owner.instance_id}" if owner else ""
     if isinstance(owner, OwnerRecord):
         facts += f"; token {owner.token}"
+    who = describe(owner, judgement.elsewhere)
     return AlreadyOwnedError(
-        f"{resource.shown} is held by {describe(owner)}: {judgement.verdict.value}, {judgement.reason}{facts}",
+        f"{resource.shown} is held by {who}: {judgement.verdict.value}, {judgement.reason}{facts}",
         resource=resource.path,
         record=examined.record,
         owner=owner,
@@ -238,7 +240,8 @@ def _remedy(resource: Resource, examined: Examined, place: Place) -> str:
     if examined.judgement.reason == HELD_HERE:
         return f"this process owns it already: use that claim, or release it first; see leasectl show {path}"
     if examined.verdict is Verdict.LIVE:
-        return f"wait for it (timeout=, leasectl wait {path}) or end that process"
+        end = "end it where it runs" if examined.judgement.elsewhere else "end that process"
+        return f"wait for it (timeout=, leasectl wait {path}) or {end}"
     if isinstance(owner, OwnerRecord):
         return f"if you know that the owner is gone: leasectl break {path} --token {owner.token}"
     record = shown(place.directory.file(f"{resource.name}.json"))

@@ -5,80 +5,23 @@ from __future__ import annotations
 import glob
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from ownership import _keeper, _kept
 from ownership._acquire import OnWait
 from ownership._arguments import checked_timeout
 from ownership._clock import SYSTEM_CLOCK, Clock
 from ownership._errors import OwnershipError
-from ownership._examine import Examined, Examiner, refusal
+from ownership._examine import Examiner, refusal
+from ownership._inspection import Inspection, Running, inspection_of, nobody
 from ownership._location import pin_registry
-from ownership._models import GuardState, Malformed, OwnerIdentity, OwnerRecord, Previous
+from ownership._models import OwnerRecord
 from ownership._paths import DIRECTORY, Resource, StrPath, pinned_resource, resolve
 from ownership._place import Place, existing, opened
 from ownership._process import ProcessTable, system_processes
 from ownership._record import decode
-from ownership._ref import OwnerRef
 from ownership._verdict import Verdict
 from ownership._waiting import Waiter, settles, timed_out
-
-
-@dataclass(frozen=True, slots=True)
-class Running:
-    """An owner that lives, as others see it."""
-
-    record: OwnerRecord
-    ref: OwnerRef
-    verdict: Verdict
-
-    @property
-    def endpoint(self) -> str | None:
-        """Where it said it can be reached."""
-        return self.record.endpoint
-
-    @property
-    def data(self) -> dict[str, Any]:
-        return self.record.data
-
-    @property
-    def phase(self) -> str:
-        return self.record.phase
-
-
-@dataclass(frozen=True, slots=True)
-class Inspection:
-    """One look at a resource: a fact about a moment that is over.
-
-    :ivar resource: canonical path
-    :ivar verdict: ``free`` if nobody owns it
-    :ivar reason: the fact behind the verdict, in words
-    :ivar record: the owner's record, ``None`` if there is none or it cannot be read as one
-    :ivar owner: the owner's identity: the record, or for one that cannot be read whoever its guard names
-    :ivar running: the owner, if it is live or stopped
-    :ivar token: the last token known: of the record, or else of the guard
-    :ivar previous: how the ownership before ended
-    :ivar malformed: what is wrong with the record
-    :ivar error: why it could not be looked at (only from :func:`inspect_all`; :func:`inspect` raises it)
-    """
-
-    resource: Path
-    verdict: Verdict
-    reason: str
-    record: OwnerRecord | None = None
-    owner: OwnerIdentity | None = None
-    running: Running | None = None
-    token: int = 0
-    previous: Previous | None = None
-    malformed: str | None = None
-    error: Exception | None = None
-
-    @property
-    def ref(self) -> OwnerRef | None:
-        """The owner as a value, whatever the verdict."""
-        return None if self.running is None else self.running.ref
 
 
 def inspect(
@@ -100,7 +43,7 @@ def inspect(
     try:
         place = existing(found, shared)
         if place is None:
-            return Inspection(Path(found.path), Verdict.FREE, "nobody owns it")
+            return nobody(found, shared)
         return _inspect(place, found, shared, examiner_of(clock, processes))
     finally:
         _keeper.KEEPER.tidy()
@@ -114,25 +57,6 @@ def examiner_of(clock: Clock, processes: ProcessTable | None) -> Examiner:
 def _inspect(place: Place, resource: Resource, registry: str | None, examiner: Examiner) -> Inspection:
     remembered, examined = examiner.look(place, resource)
     return inspection_of(resource, registry, remembered, examined)
-
-
-def inspection_of(resource: Resource, registry: str | None, remembered: GuardState, examined: Examined) -> Inspection:
-    record, verdict = examined.record, examined.verdict
-    running = None
-    if record is not None and verdict in (Verdict.LIVE, Verdict.STOPPED):
-        running = Running(record, OwnerRef.of(resource.path, record, registry), verdict)
-    malformed = examined.malformed
-    return Inspection(
-        Path(resource.path),
-        verdict,
-        examined.judgement.reason,
-        record,
-        examined.owner,
-        running,
-        record.token if record else remembered.token,
-        remembered.previous and remembered.previous.shown,
-        malformed.fault if isinstance(malformed, Malformed) else None,
-    )
 
 
 def find(
@@ -253,7 +177,7 @@ def wait(
         while True:
             place = existing(found, shared)
             if place is None:
-                return Inspection(Path(found.path), Verdict.FREE, "nobody owns it")
+                return nobody(found, shared)
             remembered, examined = examiner.look(place, found)
             if examined.may_be_taken:
                 return inspection_of(found, shared, remembered, examined)

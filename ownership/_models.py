@@ -80,6 +80,7 @@ class Previous(Value):
     """How the last ownership ended.
 
     :ivar how: ``released``, ``closed``, ``died`` or ``broken``
+    :ivar at: when that was; of one that ``died``, when it was found dead: nobody knows when it died
     """
 
     how: Literal["released", "closed", "died", "broken"]

@@ -8,10 +8,11 @@ from functools import partial
 from ownership._clock import SYSTEM_CLOCK, Clock
 from ownership._errors import AlreadyOwnedError
 from ownership._eviction import after_end
-from ownership._examine import FREE, Examined, Examiner, argument, refusal
+from ownership._examine import Examined, Examiner, argument, refusal
 from ownership._guard import PATIENCE, Interrupting
 from ownership._hold import Hold
-from ownership._inspect import Inspection, examiner_of, inspection_of
+from ownership._inspect import examiner_of
+from ownership._inspection import Inspection, inspection_of, nobody
 from ownership._location import pin_registry
 from ownership._locking import locked
 from ownership._models import MAX_TOKEN, GuardState, ending
@@ -51,7 +52,7 @@ def reclaim(
     shared = pin_registry(registry)
     found = resolve(resource, whole=shared is not None)
     if existing(found, shared) is None:
-        return inspection_of(found, shared, GuardState(), FREE)
+        return nobody(found, shared)
     examiner = examiner_of(clock, processes)
 
     def decide(place: Place, hold: Hold, remembered: GuardState, examined: Examined) -> None:
@@ -100,7 +101,7 @@ def break_claim(
     shared = pin_registry(registry)
     found = resolve(resource, whole=shared is not None)
     if existing(found, shared) is None:
-        return inspection_of(found, shared, GuardState(), FREE)
+        return nobody(found, shared)
     examiner = examiner_of(clock, processes)
 
     def decide(place: Place, hold: Hold, remembered: GuardState, examined: Examined) -> None:
@@ -137,7 +138,7 @@ def _decided(resource: Resource, registry: str | None, examiner: Examiner, decid
     for _ in range(_FOLLOWED):
         place = pinned(resource, registry)
         if not any(place.directory.signature(f"{resource.name}.{kind}") for kind in ("json", "guard")):
-            return inspection_of(resource, registry, GuardState(), FREE)
+            return nobody(resource, registry)
         until = examiner.clock.monotonic() + PATIENCE
         try:
             return locked([place.guard(resource)], until, examiner.clock, partial(act, place))

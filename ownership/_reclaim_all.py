@@ -11,7 +11,8 @@ from ownership._errors import OwnershipError
 from ownership._examine import Examined, Examiner
 from ownership._guard import PATIENCE, Interrupting
 from ownership._hold import Hold
-from ownership._inspect import Inspection, examiner_of, inspection_of, lock_directories, resource_of
+from ownership._inspect import examiner_of, lock_directories, resource_of
+from ownership._inspection import Inspection, inspection_of
 from ownership._locking import locked
 from ownership._paths import Resource, StrPath
 from ownership._pinned import DirectoryChanged

@@ -115,7 +115,7 @@ def _newer(fields: dict[str, Any], version: int, raw: bytes, resource: str) -> O
     except ValidationError as error:
         raise UnsupportedRecordError(
             f"{resource}: a record of version {version} (this library knows {VERSION}) whose owner cannot be "
-            f"identified: {_faults(error)}; {head(raw)!r}",
+            f"identified: {_faults(error)}; it begins '{head(raw)}'",
             resource=resource,
             hint="upgrade this library, or stop the program that wrote the record",
         ) from None

@@ -13,7 +13,8 @@ from ownership._arguments import checked_seconds
 from ownership._clock import SYSTEM_CLOCK, Clock
 from ownership._errors import OwnershipError
 from ownership._examine import Examined, Examiner
-from ownership._inspect import Inspection, examiner_of, inspection_of, lock_directories, resource_of
+from ownership._inspect import examiner_of, lock_directories, resource_of
+from ownership._inspection import Inspection, inspection_of
 from ownership._models import NO_GUARD_STATE
 from ownership._once_seen import OnceSeen
 from ownership._paths import Resource, StrPath, spelled_path

@@ -92,10 +92,14 @@ class Self(NamedTuple):
 
 
 class Judgement(NamedTuple):
-    """A verdict and the fact behind it, in words for people."""
+    """A verdict and the fact behind it, in words for people.
+
+    :ivar elsewhere: whose pids the owner's pid is one of, if it does not mean the same process for us; in words
+    """
 
     verdict: Verdict
     reason: str
+    elsewhere: str = ""
 
 
 def same_namespace(record: OwnerIdentity, me: Identity) -> bool:
@@ -124,7 +128,8 @@ def judge(record: OwnerIdentity, seen: Observation, me: Self) -> Judgement:
         _judge_process(record, seen, me) if same_namespace(record, me.identity) else _judge_witness(record, seen, me)
     )
     if seen.expired and not judgement.verdict.may_be_evicted:
-        return Judgement(Verdict.EXPIRED, f"its lease ran out unrenewed; {judgement.reason}")
+        reason = f"its lease ran out unrenewed; {judgement.reason}"
+        return Judgement(Verdict.EXPIRED, reason, judgement.elsewhere)
     return judgement
 
 
@@ -138,32 +143,35 @@ def _judge_image(record: OwnerIdentity, me: Self) -> Judgement | None:
 
 
 def _judge_witness(record: OwnerIdentity, seen: Observation, me: Self) -> Judgement:
-    where = _whereabouts(record, me.identity)
     said = seen.witness or Testimony(WitnessState.UNTESTABLE, "its witness was not asked")
+    same_kernel = record.boot_id is not None and record.boot_id == me.identity.boot_id
+    same_device = record.device is not None and record.device == seen.device
     match said.state:
         case WitnessState.HELD:
-            return Judgement(Verdict.LIVE, f"{where}, and its witness is held")
+            verdict, verb, fact = Verdict.LIVE, "lives in", ", and its witness is held"
+        case WitnessState.FREE if seen.believable or (same_kernel and same_device):
+            verdict, verb, fact = Verdict.GONE, "belonged to", ", and its witness is free"
         case WitnessState.FREE:
-            same_kernel = record.boot_id is not None and record.boot_id == me.identity.boot_id
-            same_device = record.device is not None and record.device == seen.device
-            if seen.believable or (same_kernel and same_device):
-                return Judgement(Verdict.GONE, f"{where}, and its witness is free")
-            return Judgement(
-                Verdict.UNKNOWN, f"{where}; its witness is free, but the filesystem is not known to be local"
-            )
+            fact = "; its witness is free, but the filesystem is not known to be local"
+            verdict, verb = Verdict.UNKNOWN, "belongs to"
         case WitnessState.MISSING:
-            return Judgement(Verdict.UNKNOWN, f"{where}, and there is no witness file to ask")
+            verdict, verb, fact = Verdict.UNKNOWN, "belongs to", ", and there is no witness file to ask"
         case WitnessState.UNTESTABLE:
-            return Judgement(Verdict.UNKNOWN, f"{where}, and {said.detail}")
+            verdict, verb, fact = Verdict.UNKNOWN, "belongs to", f", and {said.detail}"
+    where, elsewhere = _whereabouts(record, me.identity, verb)
+    return Judgement(verdict, where + fact, elsewhere)
 
 
-def _whereabouts(record: OwnerIdentity, me: Identity) -> str:
+def _whereabouts(record: OwnerIdentity, me: Identity, verb: str) -> tuple[str, str]:
+    """Where the owner is or was, in a sentence, and whose pids its pid is one of."""
     if record.boot_id is None or me.boot_id is None or record.pid_namespace is None or me.pid_namespace is None:
         unknown = "our own" if me.boot_id is None or me.pid_namespace is None else "its"
-        return f"{unknown} boot or pid namespace is unknown (no usable /proc)"
+        return f"{unknown} boot or pid namespace is unknown (no usable /proc)", "an unknown pid namespace"
     if record.boot_id != me.boot_id:
-        return f"it belongs to another boot ({printable(record.boot_id)})"
-    return f"it lives in another pid namespace ({record.pid_namespace}, ours is {me.pid_namespace})"
+        return f"it {verb} another boot ({printable(record.boot_id)})", "another boot"
+    both = f"{record.pid_namespace}, ours is {me.pid_namespace}"
+    where = f"pid namespace {record.pid_namespace} (ours is {me.pid_namespace})"
+    return f"it {verb} another pid namespace ({both})", where
 
 
 def _judge_process(record: OwnerIdentity, seen: Observation, me: Self) -> Judgement:

@@ -37,18 +37,19 @@ def as_text(one: Inspection, registry: str | None = None) -> str:
     lines = {
         "resource": shown(one.resource),
         "verdict": _WORDS.get(one.verdict, one.verdict.value),
-        "reason": one.reason if one.verdict is not Verdict.FREE else None,
-        **(_identity(one.owner) if one.owner else {}),
+        "reason": one.reason if one.verdict is not Verdict.FREE or one.missing else None,
+        **(_identity(one.owner, one.elsewhere) if one.owner else {}),
         **(_record(one.record) if one.record else {}),
-        "token": str(one.token) if one.token else None,
+        "last token" if one.verdict is Verdict.FREE else "token": str(one.token) if one.token else None,
         "previous": _ending(one.previous) if one.previous else None,
         "remedy": remedy(one, registry),
     }
     return "\n".join(f"{name:<12} {printable(value)}" for name, value in lines.items() if value)
 
 
-def _identity(owner: OwnerIdentity) -> dict[str, str]:
-    return {"pid": str(owner.pid), "start id": owner.start_id, "instance": owner.instance_id}
+def _identity(owner: OwnerIdentity, elsewhere: str) -> dict[str, str]:
+    pid = f"{owner.pid} of {elsewhere}" if elsewhere else str(owner.pid)
+    return {"pid": pid, "start id": owner.start_id, "instance": owner.instance_id}
 
 
 def _record(record: OwnerRecord) -> dict[str, str | None]:
@@ -73,7 +74,7 @@ def _terms(lease: LeaseTerms) -> str:
 
 
 def _ending(previous: Previous) -> str:
-    text: str = previous.how
+    text: str = "found dead" if previous.how == "died" else previous.how
     if previous.at:
         text += f" at {_time(previous.at)}"
     return text + (f": {previous.reason}" if previous.reason else "")
@@ -86,6 +87,11 @@ def age(record: OwnerRecord, now: dt.datetime | None = None) -> str:
     seconds = max(0, int(((now or dt.datetime.now(dt.UTC)) - record.acquired_at).total_seconds()))
     size, unit = next(one for one in _UNITS if seconds >= one[0] or one[0] == 1)
     return f"{seconds // size} {unit}"
+
+
+def is_unclaimed(one: Inspection) -> bool:
+    """A record that says nothing, of nobody: unless a live owner's keeper mends it within a second, it may go."""
+    return one.malformed is not None and one.owner is None
 
 
 def remedy(one: Inspection, registry: str | None = None) -> str:
@@ -102,23 +108,35 @@ def remedy(one: Inspection, registry: str | None = None) -> str:
             return f"kill -CONT {one.owner.pid} lets it go on; leasectl wait {path} returns when nobody holds it"
         case Verdict.GONE | Verdict.ZOMBIE | Verdict.REUSED | Verdict.EXPIRED:
             return f"the next acquire takes over by itself; leasectl reclaim {path} removes the record now"
+        case _ if is_unclaimed(one):
+            return f"the next acquire takes over, after a second at most; leasectl reclaim {path} removes it now"
         case _:
             return f"if you know that its owner is gone: leasectl break {path} --token {one.token}"
 
 
-def refusal(one: Inspection, registry: str | None = None) -> AlreadyOwnedError:
-    """The error for a resource that is held, from a look that changed nothing."""
+def _named(one: Inspection) -> str:
+    if one.owner is None:
+        return "an unknown process"
+    return f"pid {one.owner.pid} of {one.elsewhere}" if one.elsewhere else f"pid {one.owner.pid}"
+
+
+def refusal(one: Inspection, registry: str | None = None, *, fact: str = "", hint: str = "") -> AlreadyOwnedError:
+    """The error for a resource that is held, from a look that changed nothing.
+
+    :param fact: one more
+    :param hint: instead of :func:`remedy`
+    """
     record, owner = one.record, one.owner
-    who = f"pid {owner.pid}" if owner else "an unknown process"
+    who = _named(one)
     if record:
         who += f" ({record.command}) on {record.host}"
     known = f"; start id {owner.start_id}; instance {owner.instance_id}; token {one.token}" if owner else ""
     return AlreadyOwnedError(
-        f"{shown(one.resource)} is held by {who}: {one.verdict.value}, {one.reason}{known}",
+        f"{shown(one.resource)} is held by {who}: {one.verdict.value}, {one.reason}{fact}{known}",
         resource=one.resource,
         record=record,
         owner=owner,
         verdict=one.verdict,
         reason=one.reason,
-        hint=remedy(one, registry),
+        hint=hint or remedy(one, registry),
     )

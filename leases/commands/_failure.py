@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from leases.commands._output import flush, say, shown, write_json
+from ownership import Inspection
 
 FAILED, USAGE, UNUSABLE, BUG, INTERRUPTED = 1, 2, 65, 70, 130
 REGISTRY = "leases.registry"  # key in the context's meta: the registry that was named
@@ -36,6 +37,15 @@ class CommandError(Exception):
         super().__init__(message)
         self.exit_code = exit_code
         self.hint = hint
+
+
+def require_directory(one: Inspection) -> None:
+    """A path whose directory is not there is more likely misspelled than free.
+
+    :raises FileNotFoundError: it is not there
+    """
+    if one.missing is not None:
+        raise FileNotFoundError(errno.ENOENT, f"directory {shown(one.missing)} does not exist", str(one.resource))
 
 
 def report(error: BaseException, *, as_json: bool, registry: str | None = None, code: int | None = None) -> int:

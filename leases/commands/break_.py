@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from leases.commands._facts import as_data
+from leases.commands._failure import require_directory
 from leases.commands._options import PATH, arguments, common
 from leases.commands._output import say, shown, write, write_json
 from ownership import Verdict, break_claim
@@ -23,11 +24,14 @@ def command(path: str, token: int, registry: str | None, as_json: bool) -> int:
     \b
     Exit status:
        0  it owns no more, also if nobody owned PATH
+       1  failed: the directory of PATH does not exist, for instance
+       2  usage
       65  the record or its directory cannot be used
       75  owned by another token: nothing was changed
     """
     with arguments():
         one = break_claim(path, token=token, registry=registry)
+    require_directory(one)
     broken = one.verdict is not Verdict.FREE
     if as_json:
         write_json({**as_data(one, registry), "broken": broken})

@@ -8,8 +8,8 @@ from typing import Any
 import click
 
 import ownership
-from leases.commands._facts import as_data, refusal
-from leases.commands._failure import described, exit_code, facts
+from leases.commands._facts import as_data, is_unclaimed, refusal
+from leases.commands._failure import described, exit_code, facts, require_directory
 from leases.commands._options import PATH, arguments, common
 from leases.commands._output import say, shown, write, write_json
 from ownership import Inspection, Verdict
@@ -32,6 +32,8 @@ def command(path: str | None, dry_run: bool, single: bool, registry: str | None,
     \b
     Exit status:
        0  done, also if there was nothing to do
+       1  failed: the directory of PATH does not exist, for instance
+       2  usage
       65  a record or its directory cannot be used
       75  PATH is held (in a directory held resources are left alone, which is no failure)
     """
@@ -43,12 +45,13 @@ def command(path: str | None, dry_run: bool, single: bool, registry: str | None,
 def _reclaim_one(path: str, dry_run: bool, registry: str | None, as_json: bool) -> int:
     with arguments():
         one = ownership.inspect(path, registry=registry) if dry_run else ownership.reclaim(path, registry=registry)
-    if dry_run and one.verdict is not Verdict.FREE and not one.verdict.may_be_evicted:
+    require_directory(one)
+    free = one.verdict is Verdict.FREE
+    if dry_run and not free and not one.verdict.may_be_evicted and not is_unclaimed(one):
         raise refusal(one, registry)
-    done = one.verdict is not Verdict.FREE
     if as_json:
-        write_json({**as_data(one, registry), "reclaimed": done and not dry_run})
-    elif done:
+        write_json({**as_data(one, registry), "reclaimed": not free and not dry_run})
+    elif not free:
         write(_line(one, dry_run))
     else:
         say(f"nobody owns {shown(one.resource)}")

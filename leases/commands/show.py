@@ -32,7 +32,9 @@ def command(path: str, registry: str | None, as_json: bool) -> int:
     \b
     Exit status:
        0  live: its owner runs
-      10  nobody owns it
+       1  failed: the registry does not exist, for instance
+       2  usage
+      10  nobody owns it, also if its directory does not exist
       11  stopped: its owner is stopped, and still owns
       12  gone: no such process
       13  zombie: its owner has exited and is not reaped

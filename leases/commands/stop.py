@@ -9,7 +9,7 @@ import click
 
 import ownership
 from leases.commands._facts import as_data, refusal, remedy
-from leases.commands._failure import FAILED, facts, report
+from leases.commands._failure import FAILED, facts, report, require_directory
 from leases.commands._options import PATH, arguments, common, seconds
 from leases.commands._output import printable, say, shown, write, write_json
 from ownership import (
@@ -48,13 +48,16 @@ def command(path: str, grace: float, registry: str | None, as_json: bool) -> int
     \b
     Exit status:
        0  its owner is gone, also if nobody owned PATH or its owner had gone before
-       1  somebody is left, or may not be signalled by this account
+       1  somebody is left, or may not be signalled by this account; or failed: the directory
+          of PATH does not exist, for instance
+       2  usage
       65  the record or its directory cannot be used
       75  nothing was signalled: the owner is of another boot or pid namespace, is pid 1,
           or it cannot be told who that is
     """
     with arguments():
         one = inspect(path, registry=registry)
+        require_directory(one)
         if one.verdict is Verdict.FREE:
             return _nobody(one, registry, as_json)
         try:
@@ -62,6 +65,8 @@ def command(path: str, grace: float, registry: str | None, as_json: bool) -> int
         except AlreadyOwnedError:
             if one.verdict.is_dead:  # proven by its witness, from another pid namespace
                 return _nobody(one, registry, as_json)
+            if one.running is not None and one.elsewhere:
+                raise _out_of_reach(one, registry) from None
             raise
         except (StopTimeoutError, PermissionError) as error:
             return _failed(error, one, as_json)
@@ -91,6 +96,12 @@ def _owner(one: Inspection, registry: str | None) -> OwnerRef | OwnerIdentity:
     if one.token < 1:
         return one.owner
     return OwnerRef(resource=os.fspath(one.resource), registry=where, token=one.token, owner=one.owner)
+
+
+def _out_of_reach(one: Inspection, registry: str | None) -> AlreadyOwnedError:
+    """It lives, as its witness says, but no process there has a number here."""
+    fact = "; it is out of reach from here, nothing was signalled"
+    return refusal(one, registry, fact=fact, hint=f"end it where it runs; {remedy(one, registry)}")
 
 
 def _pid(one: Inspection) -> int | None:

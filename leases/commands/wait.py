@@ -6,6 +6,7 @@ import click
 
 import ownership
 from leases.commands._facts import as_data
+from leases.commands._failure import require_directory
 from leases.commands._options import PATH, arguments, common, seconds
 from leases.commands._output import say, shown, write, write_json
 from ownership import AlreadyOwnedError
@@ -30,11 +31,21 @@ def command(path: str, timeout: float | None, registry: str | None, as_json: boo
     \b
     Exit status:
        0  nobody holds it
+       1  failed: the directory of PATH does not exist, for instance
+       2  usage
       65  the record or its directory cannot be used
       75  still held when the time was over
     """
+    waited = []
+
+    def on_wait(error: AlreadyOwnedError) -> None:
+        waited.append(error)
+        announce(error)
+
     with arguments():
-        one = ownership.wait(path, timeout=timeout, registry=registry, on_wait=announce)
+        one = ownership.wait(path, timeout=timeout, registry=registry, on_wait=on_wait)
+    if not waited:  # else its owner took the directory away
+        require_directory(one)
     if as_json:
         write_json(as_data(one, registry))
     else:

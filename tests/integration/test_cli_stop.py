@@ -101,11 +101,27 @@ def test_an_owner_in_another_pid_namespace_is_out_of_reach(open_directory: Path)
         done = leasectl("stop", path)
         assert done.returncode == 75
         assert "another pid namespace" in done.stderr
-        assert "stop it where it runs" in done.stderr
+        assert (
+            f"pid 1 of pid namespace {os.stat(f'/proc/{inside(program.pid)}/ns/pid').st_ino} (ours is " in done.stderr
+        )
+        for fact in (": live, ", "out of reach from here", "nothing was signalled", "end it where it runs"):
+            assert fact in done.stderr
+        assert "unknown" not in done.stderr
+        refused = leasectl("run", path, "--", "true")
+        for said in (refused.stderr, leasectl("show", path).stdout):
+            assert "1 of pid namespace " in said
+        assert "or end it where it runs" in refused.stderr
         program.tell()
         program.process.wait(30)
     before = snapshot(open_directory)
     done = leasectl("stop", path)
     assert (done.returncode, done.stdout) == (0, "")
     assert "nobody to stop" in done.stderr
+    assert "it belonged to another pid namespace" in done.stderr
     assert snapshot(open_directory) == before
+
+
+def inside(pid: int) -> int:
+    """The child of the ``unshare`` that is *pid*: pid 1 of a namespace of its own."""
+    [child] = map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split())
+    return child

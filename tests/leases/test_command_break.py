@@ -58,3 +58,9 @@ def test_a_token_that_cannot_be_one_is_a_usage_error(leasectl: Leasectl, tmp_pat
 
 def test_the_token_must_be_given(leasectl: Leasectl, tmp_path: Path) -> None:
     assert leasectl("break", tmp_path / "x").code == 2
+
+
+def test_a_path_whose_directory_does_not_exist_is_wrong(leasectl: Leasectl, tmp_path: Path) -> None:
+    said = leasectl("break", tmp_path / "rnu" / "app.sock", "--token", "1")
+    assert (said.code, said.out) == (1, "")
+    assert f"directory {tmp_path / 'rnu'} does not exist" in said.err

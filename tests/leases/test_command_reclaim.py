@@ -113,3 +113,21 @@ def test_a_registry_is_reclaimed_whole_or_by_resource(leasectl: Leasectl, tmp_pa
         assert str(tmp_path / "y") in leasectl("reclaim", "--registry", registry).out
         assert file_of(tmp_path / "elsewhere").exists()
     assert ownership.inspect(tmp_path / "y", registry=registry).verdict == "free"
+
+
+@pytest.mark.parametrize("options", [(), ("--dry-run",)])
+def test_a_path_whose_directory_does_not_exist_is_wrong(
+    leasectl: Leasectl, tmp_path: Path, options: tuple[str, ...]
+) -> None:
+    said = leasectl("reclaim", tmp_path / "rnu" / "app.sock", *options)
+    assert (said.code, said.out) == (1, "")
+    assert f"directory {tmp_path / 'rnu'} does not exist" in said.err
+    assert not (tmp_path / "rnu").exists()
+
+
+def test_a_record_that_says_nothing_of_nobody_would_be_reclaimed(leasectl: Leasectl, tmp_path: Path) -> None:
+    plant(tmp_path / "x", b"{")
+    said = leasectl("reclaim", "--dry-run", tmp_path / "x")
+    assert said.code == 0
+    assert "would reclaim" in said.out
+    assert file_of(tmp_path / "x").exists()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from leases.commands.show import EXIT_CODES
 from ownership._models import GuardState
 from ownership.testing import sleeping_process
 from tests.support.cli import VERDICTS, Leasectl, resource
+from tests.support.namespaces import die_owning
 from tests.support.records import OTHER_INSTANCE, file_of, identity, plant, plant_guard, record, snapshot
 
 CODES = {"live": 0, "free": 10, "stopped": 11, "gone": 12, "zombie": 13, "reused": 14, "expired": 15, "unknown": 16}
@@ -71,7 +73,11 @@ def test_removal_is_offered_only_for_a_proven_end(
 
 
 def test_a_missing_directory_means_that_nobody_owns_it(leasectl: Leasectl, tmp_path: Path) -> None:
-    assert leasectl("show", tmp_path / "missing" / "x").code == 10
+    said = leasectl("show", tmp_path / "missing" / "x")
+    assert said.code == 10
+    assert f"reason       directory {tmp_path / 'missing'} does not exist" in said.out
+    told = leasectl("show", tmp_path / "missing" / "x", "--json").json
+    assert told["reason"] == f"directory {tmp_path / 'missing'} does not exist"
 
 
 def test_a_missing_registry_is_an_error(leasectl: Leasectl, tmp_path: Path) -> None:
@@ -149,3 +155,40 @@ def test_the_owner_of_a_malformed_record_is_whoever_its_guard_names(leasectl: Le
             for fact in (tmp_path / "x", pid, told["start_id"], OTHER_INSTANCE, "unknown"):
                 assert str(fact) in said.out + said.err
         assert str(pid) in leasectl("list", tmp_path).out.splitlines()[1].split()
+
+
+def test_the_token_of_a_free_resource_is_its_last(leasectl: Leasectl, tmp_path: Path) -> None:
+    with ownership.acquire(tmp_path / "x") as claim:
+        assert f"\ntoken        {claim.token}\n" in leasectl("show", tmp_path / "x").out
+    said = leasectl("show", tmp_path / "x").out
+    assert f"\nlast token   {claim.token}\n" in said
+    assert "\ntoken" not in said
+
+
+def test_when_an_owner_died_is_not_known_but_when_it_was_found_dead(leasectl: Leasectl, tmp_path: Path) -> None:
+    die_owning(tmp_path / "x")
+    assert leasectl("reclaim", tmp_path / "x").code == 0
+    previous = leasectl("show", tmp_path / "x", "--json").json["previous"]
+    assert previous["how"] == "died"
+    assert "\nprevious     found dead at 20" in leasectl("show", tmp_path / "x").out
+
+
+def test_a_record_that_says_nothing_of_nobody_has_the_remedy_that_doctor_names(
+    leasectl: Leasectl, tmp_path: Path
+) -> None:
+    plant(tmp_path / "x", b"{\n")
+    told = leasectl("show", tmp_path / "x", "--json").json
+    [finding] = leasectl("doctor", tmp_path, "--json").json
+    assert finding["remedy"] == f"leasectl reclaim {tmp_path / 'x'}"
+    assert finding["remedy"] in told["remedy"]
+    assert "break" not in told["remedy"]
+    for said in (leasectl("show", tmp_path / "x"), leasectl("doctor", tmp_path)):
+        assert "{\\x0a" in said.out
+        assert "\\\\" not in said.out
+
+
+@pytest.mark.parametrize("command", ["show", "wait", "reclaim", "break", "stop"])
+def test_failures_and_usage_are_among_the_exit_codes_in_the_help(leasectl: Leasectl, command: str) -> None:
+    said = leasectl(command, "--help").out
+    assert re.search(r"^ +1  \S", said, re.MULTILINE)
+    assert re.search(r"^ +2  usage", said, re.MULTILINE)

@@ -222,3 +222,12 @@ def test_control_characters_of_a_record_do_not_reach_the_terminal(leasectl: Leas
     with sleeping_process() as pid:
         planted(tmp_path / "x", pid, command="evil \x1b[2J", instance_id=OTHER_INSTANCE)
         assert "\x1b" not in leasectl("stop", tmp_path / "x", "--grace", "20").out
+
+
+@pytest.mark.parametrize("options", [(), ("--json",)])
+def test_a_path_whose_directory_does_not_exist_is_wrong(
+    leasectl: Leasectl, tmp_path: Path, options: tuple[str, ...]
+) -> None:
+    said = leasectl("stop", tmp_path / "rnu" / "app.sock", *options)
+    assert said.code == 1
+    assert f"directory {tmp_path / 'rnu'} does not exist" in said.out + said.err

@@ -256,3 +256,19 @@ def test_a_verdict_is_its_word() -> None:
         "expired",
         "unknown",
     ]
+
+
+@pytest.mark.parametrize(
+    ("state", "verb"),
+    [
+        (WitnessState.HELD, "it lives in another pid namespace"),
+        (WitnessState.FREE, "it belonged to another pid namespace"),
+        (WitnessState.MISSING, "it belongs to another pid namespace"),
+    ],
+)
+def test_an_owner_elsewhere_is_told_with_its_namespace(state: WitnessState, verb: str) -> None:
+    owner = OWNER.model_copy(update={"pid_namespace": OTHER_NAMESPACE})
+    judgement = judge(owner, said(state, believable=True), Self(ME))
+    assert judgement.reason.startswith(f"{verb} ({OTHER_NAMESPACE}, ours is {NAMESPACE})")
+    assert judgement.elsewhere == f"pid namespace {OTHER_NAMESPACE} (ours is {NAMESPACE})"
+    assert judge(OWNER, Observation(process=process()), Self(ME)).elsewhere == ""
