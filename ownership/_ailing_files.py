@@ -19,6 +19,7 @@ from ownership._process import LockedFile, ProcessTable, locked_file, printable
 from ownership._system import euid, may
 
 OUR_FILES = (".json", ".guard", ".alive", ".request", ".new")
+NEWER = "install a newer version of leases"
 _NAMED = 3  # files that a finding about many names
 
 
@@ -30,8 +31,8 @@ def unusable_file(subject: Subject, suffix: str, error: Exception) -> Finding:
     path = subject.file(suffix)
     if isinstance(error, UnsupportedRecordError):
         what = f"its record is of a newer format, which counts as held: {error}"
-        advice = "upgrade this library, or stop the program that wrote the record"
-        return _unusable(FindingCode.NEWER_RECORD, subject.path, path, what, advice, "pip install --upgrade leases")
+        advice = "whoever wrote it uses a newer version: upgrade this library, or stop that program"
+        return _unusable(FindingCode.NEWER_RECORD, subject.path, path, what, advice, NEWER)
     if isinstance(error, InvalidRecordError):
         code = FindingCode.INVALID_GUARD if suffix == "guard" else FindingCode.INVALID_RECORD
         what = (
@@ -195,7 +196,11 @@ def held_for_long(subject: Subject, pid: int, seconds: float, processes: Process
     """A guard that *pid* was seen to hold for *seconds*: meanwhile nobody can decide anything about the resource."""
     holder = look_at(processes, pid)
     guard = quoted(subject.file("guard"))
-    facts: dict[str, Fact] = {"guard": shown(subject.file("guard")), **holder.facts("holder_"), "seen_for": seconds}
+    facts: dict[str, Fact] = {
+        "guard": shown(subject.file("guard")),
+        **holder.facts("holder_"),
+        "seen_for": f"{seconds:.1f} s",
+    }
     way = way_on(processes, holder)
     what = (
         f"its guard has been held by {holder.named} for {seconds:.1f} s at least: nobody else can acquire or release it"
@@ -207,8 +212,6 @@ def held_for_long(subject: Subject, pid: int, seconds: float, processes: Process
         what += "; that process has ended, one that it forked keeps the lock"
         advice, remedy = "find the process that has it open, and end it", f"fuser -v {guard}"
     else:
-        advice = (
-            "it may be inside critical(), or hang on a filesystem: find out what it does; ending it frees the guard"
-        )
+        advice = "it may be slow, or hang on a filesystem: find out what it does; ending it frees the guard"
         remedy = f"ps -o pid,stat,wchan:20,lstart,args -p {pid}; fuser -v {guard}"
     return Finding(FindingCode.GUARD_HELD, Severity.PROBLEM, subject.path, what, facts, advice, remedy)

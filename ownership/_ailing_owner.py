@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
+from ownership._ailing_files import NEWER
 from ownership._bystander import HALTED, Bystander, look_at, way_on
 from ownership._examine import Examined
 from ownership._finding import Fact, Finding, FindingCode, Severity, Subject
@@ -250,8 +251,8 @@ def _malformed(case: Case, malformed: Malformed) -> Finding:
 def _newer(case: Case, record: OwnerRecord) -> Finding:
     what = f"its record is of version {record.version}, this library knows {VERSION} and reads only who owns"
     facts: dict[str, Fact] = {"record_version": record.version, "known_version": VERSION}
-    advice = "its lease, if it has one, is not seen from here: upgrade this library"
-    return case.found(FindingCode.NEWER_RECORD, Severity.NOTE, what, advice, "pip install --upgrade leases", facts)
+    advice = "its lease, if it has one, is not seen from here"
+    return case.found(FindingCode.NEWER_RECORD, Severity.NOTE, what, advice, NEWER, facts)
 
 
 def _unseen_elsewhere(case: Case) -> Iterator[Finding]:

@@ -73,7 +73,8 @@ class Finding:
     :ivar what: the same in a sentence
     :ivar evidence: the facts behind it, by name; plain JSON values, printable text
     :ivar advice: what to do about it, in words
-    :ivar remedy: what to do about it, as a shell takes it. By decision of whoever runs it: read the advice first
+    :ivar remedy: what to do about it, as a shell takes it where a command does it, else in words. By decision of
+        whoever runs it: read the advice first
     :ivar unusable: a record or directory cannot be used at all until something is done (exit status 65)
     """
 

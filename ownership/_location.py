@@ -32,12 +32,14 @@ class Location(NamedTuple):
     whole: bool = False
 
 
-def locate(parent: str, above: os.stat_result | None = None) -> Location:
+def locate(parent: str, above: os.stat_result | None = None, *, looking: bool = False) -> Location:
     """Where the records of resources in *parent* are: the first lock directory there that is ours, or the one to make.
 
     :param above: what ``stat`` of *parent* said just now, if it was asked
+    :param looking: only to look who owns: nothing needs to be given to whoever looks
     :raises UnsafeDirectoryError: other accounts could tamper with it
-    :raises PermissionError: it belongs to another account; the hint is the exact ``chown``
+    :raises PermissionError: it belongs to another account; the hint is the exact ``chown``, unless *looking* at what
+        is the other's by right
     :raises OSError: *parent* is missing, no directory, or cannot be searched
     """
     above = above or _stat_directory(parent)
@@ -60,7 +62,8 @@ def locate(parent: str, above: os.stat_result | None = None) -> Location:
         ours = found.st_uid == user or (user == 0 and found.st_uid == above.st_uid)
         if not ours and sticky and name == DIRECTORY:
             continue
-        return _usable(path, found, above, ours)
+        rightful = name != DIRECTORY or above.st_uid == user
+        return _usable(path, found, above, ours, takes=rightful or not looking)
     made = f"{DIRECTORY}-{user}" if sticky else DIRECTORY
     return Location(f"{parent.rstrip('/')}/{made}", None, heir=_heir(above, sticky))
 
@@ -80,7 +83,7 @@ def _heir(above: os.stat_result, sticky: bool) -> Account | None:
     return (above.st_uid, above.st_gid) if euid() == 0 and above.st_uid != 0 and not sticky else None
 
 
-def _usable(path: str, found: os.stat_result, above: os.stat_result, ours: bool) -> Location:
+def _usable(path: str, found: os.stat_result, above: os.stat_result, ours: bool, takes: bool) -> Location:
     if stat.S_ISLNK(found.st_mode) or not stat.S_ISDIR(found.st_mode):
         what = "a symlink" if stat.S_ISLNK(found.st_mode) else "not a directory"
         raise UnsafeDirectoryError(
@@ -90,10 +93,12 @@ def _usable(path: str, found: os.stat_result, above: os.stat_result, ours: bool)
         )
     if not ours:
         owners = f"{account_name(found.st_uid)}, not to {account_name(euid())}"
+        entry = account(found.st_uid)
+        who = f"run it as {entry[0] if entry else account_name(found.st_uid)} (its owner)"
         raise explained(
             PermissionError(errno.EACCES, f"the lock directory belongs to {owners}"),
             path,
-            f"chown -R {euid()} {quoted(path)}, or share a registry between the accounts",
+            f"{f'chown -R {euid()} {quoted(path)}' if takes else who}, or share a registry between the accounts",
         )
     _refuse_writable(path, found)
     if found.st_uid != 0 and euid() == 0:

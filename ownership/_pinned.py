@@ -169,7 +169,7 @@ class PinnedDirectory:
 
     def remedy(self, filename: str, error: OSError) -> str:
         """What to do about *error* on a file of ours."""
-        return remedy_of(error, self.fd, self.path, filename)
+        return remedy_of(error, self.fd, self.path, filename, shared=self.location.whole)
 
     def signature(self, filename: str) -> Signature | None:
         """Device, inode, mtime, ctime and size of what the *path* leads to now, ``None`` if nothing is there."""

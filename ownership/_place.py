@@ -181,7 +181,7 @@ def _remember(parent: str, place: Place, registry: str | None) -> None:
 def existing(resource: Resource, registry: str | None = None) -> Place | None:
     """The place of *resource* for reading; ``None`` if there is none, which means that nobody owns it."""
     try:
-        location = locate_registry(registry) if registry is not None else locate(resource.parent)
+        location = locate_registry(registry) if registry is not None else locate(resource.parent, looking=True)
         return None if location.facts is None else _pin(location)
     except FileNotFoundError:
         if registry is not None:

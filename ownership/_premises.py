@@ -7,6 +7,7 @@ import os
 import re
 import stat
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,10 +16,12 @@ from ownership._errors import UnsafeDirectoryError
 from ownership._finding import Fact, Finding, FindingCode, Severity
 from ownership._location import account_name, locate, locate_registry, pin_registry
 from ownership._paths import DIRECTORY, StrPath, quoted, shown, spelled_path
+from ownership._sharing import is_allowed, joining, writers
 from ownership._system import euid, may
 
 _NAME = re.compile(rf"{re.escape(DIRECTORY)}(?:-(\d+))?")
 _OUR_FILES = (*OUR_FILES, ".gitignore")
+_MOUNT = "its mount is read-only, or it has the immutable attribute: remount it, or use a registry elsewhere"
 _SHARE = "or share a registry between the accounts (registry=, --registry)"
 
 
@@ -83,12 +86,26 @@ def _registry(path: str) -> Premises:
         remedy = f"leasectl doctor --registry {quoted(os.path.realpath(path))}" if link else error.hint
         fault = _fault(FindingCode.UNSAFE_DIRECTORY, path, found, str(error), error.hint, remedy)
         return Premises(path, (fault,), False)
-    if may(path, os.R_OK | os.X_OK):
-        return Premises(path, (), True)
-    what = "this account may not read the registry"
-    advice = f"use an account that may, or give this one's group access: see ls -ld {quoted(path)}"
-    remedy = f"sudo leasectl doctor --registry {quoted(path)}"
-    return Premises(path, (_fault(FindingCode.UNREADABLE, path, os.lstat(path), what, advice, remedy),), False)
+    if not may(path, os.R_OK | os.X_OK):
+        what = "this account may not read the registry"
+        return Premises(path, (_shut(FindingCode.UNREADABLE, path, what, os.R_OK | os.X_OK),), False)
+    if not may(path, os.W_OK):
+        what = "this account may not write in the registry, so it can acquire nothing there"
+        return Premises(path, (_shut(FindingCode.UNWRITABLE_DIRECTORY, path, what, os.W_OK),), True)
+    return Premises(path, (), True)
+
+
+def _shut(code: FindingCode, path: str, what: str, bits: int) -> Finding:
+    """A registry that this account may not use, by its mode or else by its mount."""
+    found = os.stat(path)
+    if is_allowed(found, bits):
+        return _fault(code, path, found, what, _MOUNT, f"findmnt -T {quoted(path)}; lsattr -d {quoted(path)}")
+    who, join = writers(found), joining(found, bits)
+    advice = f"only {who} may: become a member of its group, which holds from the next login on"
+    if not join:
+        advice = f"only {who} may: use one of these, or let a group share it (chgrp, chmod g+rwx)"
+    remedy = join or f"sudo -u '#{found.st_uid}' leasectl doctor --registry {quoted(path)}"
+    return _fault(code, path, found, what, advice, remedy, writers=who)
 
 
 def _refused(parent: str, above: os.stat_result) -> Finding | None:
@@ -101,9 +118,9 @@ def _refused(parent: str, above: os.stat_result) -> Finding | None:
         return _fault(FindingCode.UNSAFE_DIRECTORY, path, os.lstat(path), str(error), advice, error.hint)
     except PermissionError as error:
         return _kept_out(parent, str(error.filename or parent), error)
-    if location.facts is None or may(location.path, os.W_OK):
-        return None
-    return _unwritable(location.path)
+    if location.facts is None:
+        return None if may(parent, os.W_OK | os.X_OK) else _unmakable(parent, above)
+    return None if may(location.path, os.W_OK) else _unwritable(location.path)
 
 
 def _kept_out(parent: str, path: str, error: PermissionError) -> Finding | None:
@@ -128,9 +145,24 @@ def _unwritable(path: str) -> Finding:
     if stat.S_IMODE(found.st_mode) & 0o700 != 0o700:
         advice, remedy = "give it the mode that it is made with", f"chmod u+rwx {quoted(path)}"
     else:
-        advice = "its mount is read-only, or it has the immutable attribute: remount it, or use a registry elsewhere"
-        remedy = f"findmnt -T {quoted(path)}; lsattr -d {quoted(path)}"
+        advice, remedy = _MOUNT, f"findmnt -T {quoted(path)}; lsattr -d {quoted(path)}"
     return _fault(FindingCode.UNWRITABLE_DIRECTORY, path, found, what, advice, remedy)
+
+
+def _unmakable(path: str, found: os.stat_result) -> Finding:
+    """A directory without a lock directory, in which this account may not make one."""
+    who = writers(found)
+    what = (
+        f"nothing can be acquired here by {account_name(euid())}: there is no lock directory, and it may not make one"
+    )
+    advice, remedy = _MOUNT, f"findmnt -T {quoted(path)}; lsattr -d {quoted(path)}"
+    if not is_allowed(found, os.W_OK | os.X_OK):
+        advice = f"only {who} may write here: acquire as one of these, {_SHARE}"
+        remedy = f"sudo -u '#{found.st_uid}' leasectl doctor {quoted(path)}"
+        if join := joining(found, os.W_OK | os.X_OK):
+            advice, remedy = f"{advice}; or become a member of its group, which holds from the next login on", join
+    fault = _fault(FindingCode.UNWRITABLE_DIRECTORY, path, found, what, advice, remedy, writers=who)
+    return replace(fault, unusable=False)  # there is nothing here yet that could be used
 
 
 # -- whoever looks

@@ -7,6 +7,7 @@ import os
 
 from ownership._location import account_name
 from ownership._paths import quoted
+from ownership._sharing import way_into
 from ownership._system import euid
 
 _SIMPLE = {
@@ -19,20 +20,27 @@ _SIMPLE = {
 }
 
 
-def remedy_of(error: OSError, directory: int, path: str, filename: str) -> str:
+def remedy_of(error: OSError, directory: int, path: str, filename: str, *, shared: bool = False) -> str:
     """The remedy in a sentence; empty if none is known.
 
     :param directory: open descriptor of the lock directory at *path* that holds *filename*
+    :param shared: it is a registry, whose files belong to its group, whoever made them
     """
     full = quoted(f"{path}/{filename}")
     if error.errno in (errno.EISDIR, errno.ENOTEMPTY):
         return f"a directory is in the way: find out who made it, then remove {full}"
     if error.errno not in (errno.EACCES, errno.EPERM):
         return _SIMPLE.get(error.errno or 0, "")
+    if shared and (way := way_into(path)):
+        return way
     try:
         owner = os.stat(filename, dir_fd=directory, follow_symlinks=False).st_uid
     except OSError:
         return f"check the mode and attributes (lsattr -d) of {quoted(path)}, and whether its mount is read-only"
+    if owner != euid() and shared:
+        return (
+            f"it lacks the group or mode of its registry: chgrp --reference={quoted(path)} {full} && chmod g+rw {full}"
+        )
     if owner != euid():
         return f"it belongs to {account_name(owner)}: chown {euid()} {full}, or run as that account"
     return "check its attributes (lsattr), and whether its mount is read-only"

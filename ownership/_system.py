@@ -14,12 +14,14 @@ from types import ModuleType
 from ownership._errors import UnsupportedFilesystemError
 
 fcntl: ModuleType | None
+grp: ModuleType | None
 pwd: ModuleType | None
 try:
     import fcntl
+    import grp
     import pwd
 except ImportError:  # Windows: import works, acquire says that it does not
-    fcntl = pwd = None
+    fcntl = grp = pwd = None
 
 _LOCK, _UNLOCK = (fcntl.LOCK_EX | fcntl.LOCK_NB, fcntl.LOCK_UN) if fcntl is not None else (0, 0)
 
@@ -68,6 +70,19 @@ def account(uid: int) -> tuple[str, str] | None:
     except KeyError:
         return None
     return entry.pw_name, entry.pw_dir
+
+
+def group(gid: int) -> str | None:
+    """Name of *gid* from the group database, ``None`` if it knows none."""
+    try:
+        return None if grp is None else str(grp.getgrgid(gid).gr_name)
+    except KeyError:
+        return None
+
+
+def in_group(gid: int) -> bool:
+    """Whether this process is a member of *gid*; not only its account, whose groups may be newer than its login."""
+    return gid == os.getegid() or gid in os.getgroups()
 
 
 def lock_shared(descriptor: int) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from leases.commands._failure import UNUSABLE, described, exit_code, facts
+from leases.commands._failure import FAILED, UNUSABLE, described, exit_code, facts
 from leases.commands._options import PATH, arguments, common, sources
 from leases.commands._output import is_terminal, printable, say, shown, write, write_json
 from ownership import Finding, Severity, diagnose
@@ -31,11 +31,12 @@ def command(directories: tuple[str, ...], registry: str | None, as_json: bool) -
 
     \b
     Exit status:
-       0  all is well
-       1  something was found, or a directory cannot be looked at (missing, for instance)
+       0  all is well, or only notes
+       1  a problem, or a directory cannot be looked at (missing, for instance)
+       2  usage
       65  a record or a lock directory cannot be used
     """
-    codes, counts = {0}, Counter[Severity]()
+    codes, counts, failures = {0}, Counter[Severity](), 0
     told: list[dict[str, Any]] = []
     where = None if registry is None else os.path.abspath(registry)
     for source, wanted in sources(directories, registry):
@@ -44,7 +45,7 @@ def command(directories: tuple[str, ...], registry: str | None, as_json: bool) -
                 for one in diagnose(source, registry=registry is not None):
                     if not _is_wanted(one, wanted, registry):
                         continue
-                    codes.add(UNUSABLE if one.unusable else 1)
+                    codes.add(_code(one))
                     counts[one.severity] += 1
                     if as_json:
                         told.append(_as_data(one))
@@ -52,13 +53,14 @@ def command(directories: tuple[str, ...], registry: str | None, as_json: bool) -
                         _write(one)
         except OSError as error:
             codes.add(exit_code(error, where))
+            failures += 1
             told.append({"directory": shown(source), **facts(error, exit_code(error, where))})
             if not as_json:
                 _say_failure(shown(source), error)
     if as_json:
         write_json(told)
     else:
-        say(_summary(counts, failed=len(codes) > 1))
+        say(_summary(counts, failed=failures > 0))
     return max(codes)
 
 
@@ -71,6 +73,11 @@ def _is_wanted(one: Finding, within: set[Path] | None, registry: str | None) -> 
     return home in (one.resource, one.resource.parent)
 
 
+def _code(one: Finding) -> int:
+    """The exit code that it stands for: what harms nobody is no failure."""
+    return UNUSABLE if one.unusable else 0 if one.severity is Severity.NOTE else FAILED
+
+
 def _as_data(one: Finding) -> dict[str, Any]:
     return {
         "resource": shown(one.resource),
@@ -80,7 +87,7 @@ def _as_data(one: Finding) -> dict[str, Any]:
         "evidence": dict(one.evidence),
         "advice": one.advice,
         "remedy": one.remedy,
-        "exit_code": UNUSABLE if one.unusable else 1,
+        "exit_code": _code(one),
     }
 
 
@@ -105,5 +112,7 @@ def _say_failure(source: str, error: OSError) -> None:
 def _summary(counts: Counter[Severity], *, failed: bool) -> str:
     if not counts:
         return "nothing was found where it could be looked at" if failed else "all is well"
+    if not counts[Severity.PROBLEM] and not failed:
+        return f"{counts.total()} note{'' if counts.total() == 1 else 's'}, no problem"
     words = [f"{count} {one.value}{'' if count == 1 else 's'}" for one in Severity if (count := counts[one])]
     return f"found {' and '.join(words)}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import grp
 import os
 import signal
 import stat
@@ -122,6 +123,52 @@ def test_who_can_only_read_a_registry_is_refused_by_permission(registry: Path, s
     assert str(registry) in str(error.filename)
     assert time.monotonic() - started < 5
     assert snapshot(registry) == before
+
+
+@pytest.mark.parametrize("mode", [0o775, 0o770])
+def test_whoever_is_not_in_the_group_of_a_registry_is_told_to_join_it(registry: Path, mode: int) -> None:
+    with ownership.acquire("/data/x", registry=registry):
+        pass
+    registry.chmod(mode)
+    os.chown(registry, 0, 1)
+    group = grp.getgrgid(1).gr_name
+    calls: list[Callable[[], Any]] = [lambda: taken("/data/x", registry=registry)]
+    if mode == 0o770:
+        calls.append(lambda: ownership.inspect("/data/x", registry=registry))
+    for call in calls:
+        for uid, join in ((NOBODY, f"usermod -aG {group} nobody"), (OTHER, f"be a member of group {group}")):
+            error = elsewhere(call, uid=uid)
+            assert isinstance(error, PermissionError)
+            assert join in error.hint  # type: ignore[attr-defined]
+            assert "chown" not in error.hint  # type: ignore[attr-defined]
+            assert "lsattr" not in error.hint  # type: ignore[attr-defined]
+
+
+def test_a_file_of_a_registry_that_is_not_its_groups_is_given_back_to_the_group(registry: Path) -> None:
+    with ownership.acquire("/data/x", registry=registry):
+        pass
+    registry.chmod(0o775)
+    os.chown(registry, 0, NOBODY)
+    guard = file_of("/data/x", "guard", registry)
+    guard.chmod(0o600)
+    error = as_nobody(Path("/data/x"), registry=registry)
+    assert isinstance(error, PermissionError)
+    remedy = f"chgrp --reference={registry} {guard} && chmod g+rw {guard}"
+    assert error.hint.endswith(remedy)  # type: ignore[attr-defined]
+    subprocess.run(["sh", "-c", remedy], check=True)
+    assert isinstance(as_nobody(Path("/data/x"), registry=registry), int)
+
+
+@pytest.mark.parametrize(
+    "look", [ownership.inspect, ownership.find, ownership.wait, ownership.reclaim], ids=lambda one: one.__name__
+)
+def test_who_merely_looks_at_what_is_roots_is_not_told_to_take_it(
+    open_directory: Path, look: Callable[..., Any]
+) -> None:
+    assert isinstance(taken(open_directory / "x"), int)
+    error = elsewhere(lambda: look(open_directory / "x"), uid=NOBODY)
+    assert isinstance(error, PermissionError)
+    assert error.hint == "run it as root (its owner), or share a registry between the accounts"  # type: ignore[attr-defined]
 
 
 def test_a_reused_pid_of_root_does_not_pin_a_users_record(home: Path) -> None:

@@ -519,7 +519,7 @@ def test_what_to_do_about_a_held_guard_depends_on_what_its_holder_does(
         table.set_state(OWNER, state)
     finding = held_for_long(Subject(pinned_resource("/x"), "/d"), OWNER, 0.6, table)
     assert (finding.code, finding.severity) == (FindingCode.GUARD_HELD, Severity.PROBLEM)
-    assert (finding.evidence["holder_pid"], finding.evidence["seen_for"]) == (OWNER, 0.6)
+    assert (finding.evidence["holder_pid"], finding.evidence["seen_for"]) == (OWNER, "0.6 s")
     assert finding.remedy == remedy
 
 
