@@ -18,7 +18,7 @@ from ownership._clock import SYSTEM_CLOCK, Clock
 from ownership._errors import HandoverError, OwnershipLostError, with_path
 from ownership._holding import Holding
 from ownership._process import ProcessTable, system_processes
-from ownership._ref import absolute_path
+from ownership._ref import absolute_path, unreadable
 from ownership._state import State
 from ownership._watch import Watch
 from ownership._withdrawal import give_up
@@ -86,7 +86,7 @@ def heir_from(text: str | None, claim_of: Callable[[Holding], _Claim]) -> Heir[_
             for path, registry, token in right.targets
         )
     except ValueError as error:
-        raise ValueError(f"{VARIABLE} cannot be read: {text[:80]!r} ({str(error).splitlines()[0]})") from None
+        raise unreadable(VARIABLE, text[:80], error) from None
     return Heir(right.secret, targets, claim_of)
 
 

@@ -68,16 +68,17 @@ def changed(record: OwnerRecord, changes: dict[str, Any]) -> OwnerRecord:
 
     :raises ValueError: naming what cannot be recorded
     """
+    given = ", ".join(sorted(changes.keys() - {"updated_at"}))  # that one is ours
     try:
         new = OwnerRecord.model_validate({**record.model_dump(), **changes})
         raw = encode(new)
     except ValidationError as error:
-        given = ", ".join(sorted(changes))
-        raise ValueError(f"{given} cannot be recorded: {_faults(error)}") from None
+        faulty = {str(fault["loc"][0]) for fault in error.errors() if fault["loc"]} & changes.keys()
+        raise ValueError(f"{', '.join(sorted(faulty)) or given} cannot be recorded: {faults_of(error)}") from None
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"{', '.join(sorted(changes))} cannot be recorded: {error}") from None
+        raise ValueError(f"{given} cannot be recorded: {error}") from None
     if decode(raw, new.resource) != new:
-        raise ValueError(f"{', '.join(sorted(changes))} cannot be recorded: JSON would not give back what was given")
+        raise ValueError(f"{given} cannot be recorded: JSON would not give back what was given")
     return new
 
 
@@ -105,7 +106,7 @@ def decode(raw: bytes, resource: str) -> OwnerRecord | Malformed:
     try:
         return OwnerRecord.model_validate_json(raw, strict=True)
     except ValidationError as error:
-        return Malformed(head(raw), _faults(error))
+        return Malformed(head(raw), faults_of(error))
 
 
 def _newer(fields: dict[str, Any], version: int, raw: bytes, resource: str) -> OwnerRecord:
@@ -115,7 +116,7 @@ def _newer(fields: dict[str, Any], version: int, raw: bytes, resource: str) -> O
     except ValidationError as error:
         raise UnsupportedRecordError(
             f"{resource}: a record of version {version} (this library knows {VERSION}) whose owner cannot be "
-            f"identified: {_faults(error)}; it begins '{head(raw)}'",
+            f"identified: {faults_of(error)}; it begins '{head(raw)}'",
             resource=resource,
             hint="upgrade this library, or stop the program that wrote the record",
         ) from None
@@ -139,9 +140,13 @@ def _no_constant(name: str) -> None:
     raise ValueError(f"{name} is not JSON")
 
 
-def _faults(error: ValidationError) -> str:
+def faults_of(error: ValidationError, whole: str = "record") -> str:
+    """What is wrong, without the names of our models.
+
+    :param whole: what that is in which they are found
+    """
     found = [
-        f"{'.'.join(map(str, fault['loc'])) or 'record'}: {fault['msg'].lower()}"
+        f"{'.'.join(map(str, fault['loc'])) or whole}: {fault['msg'].lower()}"
         for fault in error.errors(include_url=False, include_input=False, include_context=False)
     ]
     return "; ".join(found[:3])

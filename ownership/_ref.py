@@ -10,6 +10,7 @@ from typing import Annotated, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from ownership._models import MAX_TOKEN, OwnerIdentity, OwnerRecord
+from ownership._record import faults_of
 
 VARIABLE = "LEASES_OWNER"
 
@@ -62,16 +63,25 @@ class OwnerRef(BaseModel):
                 token=travelled.token,
                 owner=travelled.owner,
             )
-        except (ValidationError, ValueError) as error:
-            raise ValueError(f"{VARIABLE} cannot be read: {text[:200]!r} ({str(error).splitlines()[0]})") from None
+        except ValueError as error:
+            raise unreadable(VARIABLE, text[:200], error) from None
 
 
 def absolute_path(text: str) -> str:
     """The path that travels as hex; ``ValueError`` if it is none that a resource could have."""
-    path = os.fsdecode(bytes.fromhex(text))
+    try:
+        path = os.fsdecode(bytes.fromhex(text))
+    except ValueError:
+        raise ValueError(f"{text[:80]!r} is not a path in hexadecimal") from None
     if not os.path.isabs(path) or "\0" in path:
         raise ValueError(f"{path!r} is not an absolute path")
     return path
+
+
+def unreadable(variable: str, text: str, error: ValueError) -> ValueError:
+    """The error for an environment variable that holds *text*, and what is wrong with that."""
+    fault = faults_of(error, "value") if isinstance(error, ValidationError) else str(error)
+    return ValueError(f"{variable} cannot be read: {text!r} ({fault})")
 
 
 class _Travelling(OwnerRef):

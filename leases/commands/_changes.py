@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from leases.commands._facts import as_data
-from leases.commands._failure import described, exit_code, facts
+from leases.commands._failure import exit_code, facts, located
 from leases.commands._output import flush, printable, short, shown, write, write_json
 from leases.commands._watched import Change, Picture, Row, changes
 
@@ -39,9 +39,9 @@ class TextLog:
 
 def _failures(before: Picture, now: Picture) -> Iterator[str]:
     for source, error in now.failures.items():
-        message = described(error)[0]
-        if source not in before.failures or described(before.failures[source])[0] != message:
-            yield f"! {printable(message if source in message else f'{source}: {message}')}"
+        message = located(source, error)
+        if source not in before.failures or located(source, before.failures[source]) != message:
+            yield f"! {printable(message)}"
     for source in before.failures.keys() - now.failures.keys():
         yield f"! {printable(source)}: can be looked at again"
 
@@ -52,8 +52,11 @@ def _line(change: Change) -> str:
         return f"+ {resource}: {_summary(change.row)}"
     if change.now is None:
         return f"- {resource}: was {_summary(change.row)}"
-    told = [f"{name} {_value(before)} -> {_value(now)}" for name, (before, now) in change.facts().items()]
-    known = [short(change.now.owner)] if change.now.owner and "owner" not in change.facts() else []
+    facts = change.facts()
+    if "owner" in facts and change.before.owner != change.now.owner:  # else they differ in what is not shown
+        facts["owner"] = change.before.owner, change.now.owner
+    told = [f"{name} {_value(before)} -> {_value(now)}" for name, (before, now) in facts.items()]
+    known = [short(change.now.owner)] if change.now.owner and "owner" not in facts else []
     return f"~ {resource}: {', '.join([*told, *known])}"
 
 

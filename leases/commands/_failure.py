@@ -66,7 +66,7 @@ def report(error: BaseException, *, as_json: bool, registry: str | None = None, 
 
 def _report_usage(error: click.ClickException, code: int) -> int:
     context = error.ctx if isinstance(error, click.UsageError) else None
-    usage = f"try: {context.command_path} --help" if context is not None else ""
+    usage = getattr(error, "hint", "") or (f"try: {context.command_path} --help" if context is not None else "")
     message = error.format_message()
     if "\n" in message:  # the help, for want of a command
         click.echo(message, err=True)
@@ -102,7 +102,7 @@ def described(error: BaseException) -> tuple[str, str]:
     """Message and remedy."""
     hint = getattr(error, "hint", "")
     if isinstance(error, click.ClickException):
-        return error.format_message(), ""
+        return error.format_message(), hint
     if isinstance(error, KeyboardInterrupt | click.Abort):
         return "interrupted", ""
     if hasattr(error, "exit_code"):
@@ -111,6 +111,14 @@ def described(error: BaseException) -> tuple[str, str]:
         where = f"{shown(os.fsdecode(error.filename))}: " if error.filename is not None else ""
         return f"{where}{error.strerror or error}", hint or _HINTS.get(error.errno or 0, "")
     return f"bug: {type(error).__name__}: {error}", f"{TRACEBACK}=1 in the environment shows where; please report it"
+
+
+def located(source: str, error: BaseException) -> str:
+    """The message about *source*, a path as it was given, spelled like that."""
+    message, named = described(error)[0], getattr(error, "filename", None)
+    if named is not None and os.path.realpath(os.fsdecode(named)) == os.path.realpath(source):
+        message = message.removeprefix(f"{shown(os.fsdecode(named))}: ")
+    return message if source in message else f"{source}: {message}"
 
 
 def facts(error: BaseException, code: int) -> dict[str, Any]:

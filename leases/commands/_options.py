@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import math
 import os
+import shlex
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
@@ -12,6 +14,8 @@ from typing import Any, TypeVar
 import click
 
 from leases.commands._failure import REGISTRY
+from leases.commands._output import shown
+from ownership import OwnershipError, Verdict, inspect
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -66,9 +70,35 @@ def arguments() -> Iterator[None]:
         raise click.UsageError(str(error), click.get_current_context(silent=True)) from error
 
 
+def mistaken(error: OSError, source: str, registry: str | None = None) -> OSError:
+    """*error* about the directory *source*; if that is a resource with an owner, one that says so."""
+    path = error.filename
+    if path is None or not isinstance(error, FileNotFoundError | NotADirectoryError) or not _is_owned(path, registry):
+        return error
+    where = "" if registry is None else f"--registry {shlex.quote(shown(registry))} "
+    show = f"leasectl show {where}{shlex.quote(source)}"
+    told = NotADirectoryError(errno.ENOTDIR, f"{source} is a resource, not a directory: {show}")
+    told.hint = f"or name its directory: {os.path.dirname(source) or '.'}"  # type: ignore[attr-defined]
+    told.resource = path  # type: ignore[attr-defined]
+    return told
+
+
+def _is_owned(path: str, registry: str | None) -> bool:
+    try:
+        return inspect(path, registry=registry).verdict is not Verdict.FREE
+    except (OSError, OwnershipError, ValueError):
+        return False
+
+
 def sources(directories: tuple[str, ...], registry: str | None) -> Iterator[tuple[str, set[Path] | None]]:
-    """Where to look, and of what is there only what is in which directories (``None``: everything)."""
+    """Where to look, and of what is there only what is in which directories (``None``: everything).
+
+    :raises NotADirectoryError: one of them is a resource with an owner in the registry
+    """
     if registry is not None:
+        for one in directories:
+            if not os.path.isdir(one) and _is_owned(one, registry):
+                raise mistaken(NotADirectoryError(errno.ENOTDIR, "", one), shown(one), registry)
         yield registry, {Path(os.path.realpath(one)) for one in directories} or None
         return
     for directory in directories or (".",):

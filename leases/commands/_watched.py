@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
+from leases.commands._command import brief
 from leases.commands._failure import described
 from leases.commands._options import sources
 from leases.commands._output import shown
@@ -34,18 +35,20 @@ class Row(NamedTuple):
 
     @property
     def owner(self) -> str:
-        """Pid and command, where they are known."""
-        owner, record = self.one.owner, self.one.record
-        if owner is None:
+        """Pid and command, where they are known; the command in short."""
+        return self._owner(brief(self.one.record.command) if self.one.record else "")
+
+    def _owner(self, command: str) -> str:
+        if self.one.owner is None:
             return ""
-        return f"pid {owner.pid} ({record.command})" if record and record.command else f"pid {owner.pid}"
+        return f"pid {self.one.owner.pid} ({command})" if command else f"pid {self.one.owner.pid}"
 
     def facts(self) -> dict[str, str]:
         """What makes a difference when it changes, by name; how long it has been so does not."""
         record = self.one.record
         told = {
             "state": self.state,
-            "owner": self.owner,
+            "owner": self._owner(record.command if record else ""),
             "token": str(self.one.token or ""),
             "waiters": str(self.waiters),
             "error": described(self.one.error)[0] if self.one.error is not None else self.one.malformed or "",

@@ -9,8 +9,8 @@ from typing import Any
 
 import click
 
-from leases.commands._failure import FAILED, UNUSABLE, described, exit_code, facts
-from leases.commands._options import PATH, arguments, common, sources
+from leases.commands._failure import FAILED, UNUSABLE, described, exit_code, facts, located
+from leases.commands._options import PATH, arguments, common, mistaken, sources
 from leases.commands._output import is_terminal, printable, say, shown, write, write_json
 from ownership import Finding, Severity, diagnose
 
@@ -52,6 +52,7 @@ def command(directories: tuple[str, ...], registry: str | None, as_json: bool) -
                     else:
                         _write(one)
         except OSError as error:
+            error = mistaken(error, shown(source))
             codes.add(exit_code(error, where))
             failures += 1
             told.append({"directory": shown(source), **facts(error, exit_code(error, where))})
@@ -105,8 +106,7 @@ def _write(one: Finding) -> None:
 
 
 def _say_failure(source: str, error: OSError) -> None:
-    message, hint = described(error)
-    say(message if source in message else f"{source}: {message}", hint)
+    say(located(source, error), described(error)[1])
 
 
 def _summary(counts: Counter[Severity], *, failed: bool) -> str:

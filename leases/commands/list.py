@@ -7,9 +7,10 @@ from typing import Any
 
 import click
 
+from leases.commands._command import brief
 from leases.commands._facts import age, as_data
-from leases.commands._failure import described, exit_code, facts
-from leases.commands._options import PATH, arguments, common, sources
+from leases.commands._failure import described, exit_code, facts, located
+from leases.commands._options import PATH, arguments, common, mistaken, sources
 from leases.commands._output import is_terminal, printable, say, shown, write, write_json
 from ownership import Inspection, inspect_all
 
@@ -23,7 +24,8 @@ _RULED = 500  # rows up to which a table is drawn on a terminal; drawing thousan
 def command(directories: tuple[str, ...], registry: str | None, as_json: bool) -> int:
     """List the owners of everything directly in DIR.
 
-    DIR is the current directory by default; several can be given. Changes nothing.
+    DIR is the current directory by default; several can be given. Changes nothing. COMMAND is shortened, --json has
+    the whole; on a terminal, rows are cut at its edge.
 
     With --registry: every owner in the registry, or only those of something directly in DIR. A record that cannot be
     read is listed with its error; a directory that cannot be listed does not keep the others from being listed.
@@ -32,6 +34,7 @@ def command(directories: tuple[str, ...], registry: str | None, as_json: bool) -
     Exit status:
        0  everything was listed, and be it nothing
        1  a directory cannot be listed (missing, for instance)
+       2  usage
       65  a record or a lock directory cannot be used
     """
     rows: list[Inspection] = []
@@ -44,6 +47,7 @@ def command(directories: tuple[str, ...], registry: str | None, as_json: bool) -
                 found = inspect_all(source, registry=registry is not None)
                 rows += [one for one in found if wanted is None or one.resource.parent in wanted]
         except OSError as error:
+            error = mistaken(error, shown(source))
             failures.append((shown(source), error))
             codes.append(exit_code(error, where))
     codes += [exit_code(one.error, where) for one in rows if one.error is not None]
@@ -54,8 +58,7 @@ def command(directories: tuple[str, ...], registry: str | None, as_json: bool) -
         if not rows and not failures:
             say("nobody owns anything here")
         for source_shown, failure in failures:
-            message, hint = described(failure)
-            say(message if source_shown in message else f"{source_shown}: {message}", hint)
+            say(located(source_shown, failure), described(failure)[1])
     return max(codes)
 
 
@@ -92,20 +95,15 @@ def _cells(one: Inspection) -> tuple[str, ...]:
     pid, token, record = str(one.owner.pid) if one.owner else "-", str(one.token), one.record
     if record is None:
         return resource, one.verdict.value, pid, "-", token, "-", printable(one.reason)
-    return resource, one.verdict.value, pid, age(record), token, printable(record.phase), printable(record.command)
+    command = printable(brief(record.command))
+    return resource, one.verdict.value, pid, age(record), token, printable(record.phase), command
 
 
 def _draw(cells: list[tuple[str, ...]]) -> None:
     from rich.console import Console  # heavy, and only people on a terminal look at tables
-    from rich.table import Table
-    from rich.text import Text
 
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in _COLUMNS:
-        table.add_column(name.upper(), overflow="fold", justify="right" if name in ("pid", "age", "token") else "left")
-    for row in cells:
-        table.add_row(*(Text(cell, _STYLES.get(cell, "") if index == 1 else "") for index, cell in enumerate(row)))
-    Console().print(table)
+    from leases.commands._table import Layout, table
 
-
-_STYLES = {"live": "green", "stopped": "yellow", "unknown": "yellow", "unusable": "red"}
+    console = Console()
+    rows = [dict(zip(_COLUMNS, row, strict=True)) for row in cells]
+    console.print(table(Layout(_COLUMNS, "verdict", "command"), rows, console.width))

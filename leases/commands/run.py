@@ -41,7 +41,20 @@ def _given(ctx: click.Context, param: click.Parameter, cmd: tuple[str, ...]) -> 
     return cmd
 
 
-@click.command("run")
+class _Run(click.Command):
+    """Its options end at ``--``, which is easily forgotten."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        marked = "--" in args
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            if not marked:
+                error.hint = "put -- before CMD: leasectl run PATH -- CMD..."  # type: ignore[attr-defined]
+            raise
+
+
+@click.command("run", cls=_Run)
 @click.argument("path", type=PATH)
 @click.argument("cmd", nargs=-1, required=True, type=click.UNPROCESSED, callback=_given, metavar="-- CMD...")
 @click.option("--exec", "become", is_flag=True, help="Replace leasectl by CMD: CMD itself is the owner, until it ends.")
@@ -88,6 +101,8 @@ def command(
     Not covered: descendants that outlive CMD, and a CMD that changes its account (sudo, su, setpriv, set-user-ID
     programs), which the kernel then unties from leasectl. Use --exec for those: CMD replaces leasectl, keeps its pid,
     and owns PATH until it ends. Nothing watches PATH then.
+
+    --json writes JSON only for errors; what CMD writes is on the same stdout.
 
     \b
     Exit status: CMD's own, 128 + N if signal N ended it; or

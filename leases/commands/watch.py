@@ -14,7 +14,7 @@ import click
 
 from leases.commands._changes import JsonLog, TextLog
 from leases.commands._failure import INTERRUPTED
-from leases.commands._options import PATH, arguments, common, seconds
+from leases.commands._options import PATH, arguments, common, mistaken, seconds
 from leases.commands._output import OutputError, is_terminal, say
 from leases.commands._watched import Picture, Watched
 
@@ -64,6 +64,7 @@ def command(
     Exit status:
        0  N looks were made
        1  a directory cannot be looked at when it starts (missing, for instance), or nobody reads stdout any more
+       2  usage
       65  the registry, or a lock directory that was named itself, cannot be used when it starts
      130  Ctrl-C
     """
@@ -71,8 +72,8 @@ def command(
         with arguments():
             watched = Watched(directories, registry)
         first = watched.look()
-        for error in first.failures.values():
-            raise error
+        for source, error in first.failures.items():
+            raise mistaken(error, source)
         with contextlib.closing(_display(as_json, registry)) as display:
             if not first.rows and isinstance(display, TextLog):
                 say("nobody owns anything here")

@@ -29,6 +29,7 @@ from tests.support.records import (
     record,
     snapshot,
 )
+from tests.support.terminal import Terminal
 
 pytestmark = needs_linux_root
 
@@ -269,6 +270,28 @@ def test_a_table_is_drawn_for_people_and_plain_for_pipes(tmp_path: Path) -> None
     assert "\x1b[" in seen
     assert "live" in seen
     assert "\x1b" not in piped.stdout
+
+
+def test_a_narrow_terminal_gets_a_line_for_each_owner(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        plant(tmp_path / f"{'long' * 20}.{name}", {**record(), "command": "server " + "--option " * 10})
+    with (
+        Terminal(60) as terminal,
+        subprocess.Popen(
+            [*LEASECTL, "list", str(tmp_path)], stdout=terminal.slave, env=terminal_environment()
+        ) as process,
+    ):
+        terminal.close_slave()
+        lines = [line.rstrip() for line in terminal.read_to_the_end() if line.strip()]
+        assert process.wait(60) == 0
+    assert len(lines) == 3
+    assert all(len(line) <= 60 for line in lines)
+    assert [line.split()[0][-2:] for line in lines[1:]] == [".a", ".b"]
+
+
+def terminal_environment() -> dict[str, str]:
+    """What says nothing of the size of a terminal, which is asked then."""
+    return {name: value for name, value in environment(TERM="xterm").items() if name not in ("COLUMNS", "LINES")}
 
 
 def read_to_the_end(descriptor: int) -> str:

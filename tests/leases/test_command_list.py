@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 import ownership
+from leases.commands._command import brief
 from leases.commands._facts import age
 from ownership import OwnerRecord
 from tests.support.cli import VERDICTS, Leasectl, resource
-from tests.support.records import file_of, record, snapshot
+from tests.support.records import file_of, plant, record, snapshot
 
 
 @pytest.mark.parametrize("verdict", [one for one in VERDICTS if one != "free"])
@@ -113,3 +114,62 @@ def test_a_file_whose_name_is_not_ours_hides_nothing(leasectl: Leasectl, tmp_pat
         said = leasectl("list", tmp_path)
     assert said.code == 0
     assert [row.split()[1] for row in said.out.splitlines()] == ["VERDICT", "unknown", "live"]
+
+
+COMMANDS = {
+    "/tmp/v/bin/python3 /tmp/v/bin/leasectl run a.sock -- sleep 60": "leasectl run a.sock -- sleep 60",
+    "python supervisor.py /etc/x": "supervisor.py /etc/x",
+    "/usr/bin/python3.13t ./x.py": "x.py",
+    "/usr/bin/python3 -m http.server": "python3 -m http.server",
+    "/bin/sh -c 'exec /bin/x'": "sh -c 'exec /bin/x'",
+    "/usr/bin/python3": "python3",
+    "/usr/sbin/nginx -c /etc/nginx.conf": "nginx -c /etc/nginx.conf",
+    "'/opt/my app/bin/python' '/opt/my app/a b.py' --x": "'a b.py' --x",
+    "'/opt/it'\"'\"'s/server' -v": "server -v",
+    "[kworker/0:1]": "[kworker/0:1]",
+    "nginx: master process /usr/sbin/nginx": "nginx: master process /usr/sbin/nginx",
+    "python '/tmp/cut in the midd…": "python '/tmp/cut in the midd…",
+    "'/tmp/cut…": "'/tmp/cut…",
+    "planted": "planted",
+    "": "",
+    "/": "/",
+}
+
+
+@pytest.mark.parametrize(("command", "shown"), COMMANDS.items())
+def test_a_command_is_shown_without_its_folders(command: str, shown: str) -> None:
+    assert brief(command) == shown
+
+
+def test_the_table_shows_a_short_command_and_json_the_whole(leasectl: Leasectl, tmp_path: Path) -> None:
+    command = "/tmp/v/bin/python3 /tmp/v/bin/leasectl run a.sock -- /bin/true"
+    plant(tmp_path / "x", {**record(), "command": command})
+    assert leasectl("list", tmp_path).out.splitlines()[1].endswith("  leasectl run a.sock -- /bin/true")
+    assert leasectl("list", tmp_path, "--json").json[0]["record"]["command"] == command
+
+
+@pytest.mark.parametrize("command", ["list", "doctor"])
+@pytest.mark.parametrize("there", [True, False], ids=["a file", "no file"])
+@pytest.mark.parametrize("shared", [True, False], ids=["in a registry", "beside it"])
+def test_a_resource_is_no_directory(
+    leasectl: Leasectl, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, there: bool, shared: bool
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    os.mkdir("reg", mode=0o755)
+    options = ("--registry", "reg") if shared else ()
+    if there:
+        Path("a.sock").touch()
+    with ownership.acquire("a.sock", registry="reg" if shared else None):
+        said = leasectl(command, "a.sock", *options)
+        told = leasectl(command, "a.sock", "--json", *options)
+    show = "leasectl show --registry reg a.sock" if shared else "leasectl show a.sock"
+    assert (said.code, told.code) == (1, 1)
+    assert said.err.startswith(f"leasectl: a.sock is a resource, not a directory: {show}\n")
+    assert show in told.out
+
+
+def test_a_file_that_nobody_owns_is_just_no_directory(leasectl: Leasectl, tmp_path: Path) -> None:
+    (tmp_path / "x").touch()
+    said = leasectl("list", tmp_path / "x")
+    assert said.code == 1
+    assert "Not a directory" in said.err

@@ -188,3 +188,19 @@ def test_a_loss_that_shows_only_at_the_end_is_still_told(leasectl: Leasectl, tmp
     assert said.code == 76
     assert (said.json["error"], said.json["reason"]) == ("OwnershipLostError", "owner-replaced")
     assert "is not ours any more" in said.err
+
+
+@pytest.mark.parametrize("options", [(), ("--json",)])
+def test_a_forgotten_mark_before_cmd_is_told(leasectl: Leasectl, tmp_path: Path, options: tuple[str, ...]) -> None:
+    said = leasectl("run", *options, tmp_path / "a.lock", "ls", "-l")
+    assert said.code == 2
+    assert "No such option" in said.out + said.err
+    assert "put -- before CMD" in said.out + said.err
+    said = leasectl("run", *options, "--colour", tmp_path / "a.lock", "--", "ls", "-l")
+    assert said.code == 2
+    assert "put --" not in said.out + said.err
+
+
+def test_the_help_says_whose_json_is_on_stdout(leasectl: Leasectl) -> None:
+    told = " ".join(leasectl("run", "--help").out.split())
+    assert "--json writes JSON only for errors; what CMD writes is on the same stdout" in told

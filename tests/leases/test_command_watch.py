@@ -276,6 +276,35 @@ def test_a_directory_that_fails_later_is_told_once_and_watched_on(
     assert (told[1]["directory"], told[1]["errno"], told[3]["directory"]) == (str(folder), "ENOENT", str(folder))
 
 
+def test_a_directory_that_fails_is_spelled_as_it_was_given(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    os.mkdir("v")
+    followed(Watched(("v",), None), TextLog(), lambda: os.rmdir("v"), lambda: os.mkdir("v"))
+    lines = lines_of(capsys.readouterr().out)
+    assert lines == ["! v: No such file or directory", "! v: can be looked at again"]
+
+
+@pytest.mark.parametrize("options", [(), ("--json",)])
+def test_a_resource_is_no_directory_to_watch(
+    leasectl: Leasectl, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with ownership.acquire("a.sock"):
+        said = leasectl("watch", "a.sock", "--count", "1", *options)
+    assert said.code == 1
+    assert "a.sock is a resource, not a directory: leasectl show a.sock" in said.out + said.err
+
+
+def test_a_command_is_told_in_short(leasectl: Leasectl, tmp_path: Path) -> None:
+    plant(tmp_path / "x", {**record(), "command": "/v/bin/python3 /v/bin/leasectl run a.sock -- /bin/true"})
+    assert f"pid {os.getpid()} (leasectl run a.sock -- /bin/true)" in leasectl("watch", tmp_path, "--count", "1").out
+    assert "leasectl run a.sock" in drawn(Watched((str(tmp_path),), None).look(), 200)[1]
+    told = leasectl("watch", tmp_path, "--count", "1", "--json").json
+    assert told["resources"][0]["record"]["command"].startswith("/v/bin/python3 /v/bin/leasectl")
+
+
 def test_what_is_in_a_directory_that_cannot_be_looked_at_is_not_called_gone(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
@@ -496,8 +525,8 @@ def test_no_line_is_longer_than_the_terminal_is_wide_and_ends_tell_paths_apart(w
 def test_the_phase_is_shown_where_there_is_room() -> None:
     now = picture(row("/srv/x", command="python supervisor.py"))
     assert "PHASE" in drawn(now, 120)[0]
-    assert "PHASE" not in drawn(now, 66)[0]
-    assert "python supervisor.py" in drawn(now, 66)[1]
+    assert "PHASE" not in drawn(now, 60)[0]
+    assert " supervisor.py " in drawn(now, 60)[1]
 
 
 def test_markup_and_control_characters_are_drawn_as_they_are_spelled() -> None:
