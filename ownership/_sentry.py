@@ -237,10 +237,10 @@ class Sentry:
 
     def _trip(self, reason: str, fact: str) -> bool:
         self.loss = (reason, fact)
-        self.event.set()
         self._let_go()
-        for listener in list(self.listeners):
+        for listener in list(self.listeners):  # before whoever waits for the event goes on
             listener()
+        self.event.set()
         return True
 
 

@@ -11,7 +11,7 @@ from ownership._clock import SYSTEM_CLOCK, Clock
 from ownership._ending import Ending
 from ownership._errors import AlreadyOwnedError, StopTimeoutError, explained
 from ownership._examine import describe
-from ownership._inspect import Running
+from ownership._inspection import Running
 from ownership._models import OwnerIdentity, OwnerRecord
 from ownership._paths import quoted
 from ownership._process import KILL, TERMINATE, ProcessObservation, ProcessTable, printable, system_processes
