@@ -237,8 +237,8 @@ def _malformed(case: Case, malformed: Malformed) -> Finding:
     facts |= {"head": printable(malformed.head), **_state(seen)}
     what = f"its record cannot be read as one: {examined.judgement.reason}"
     if examined.unsettled or examined.verdict.may_be_evicted:
-        later = "within a second " if examined.unsettled else ""
-        advice = f"nobody is known to live who made it: the next acquire {later}takes over; this removes it now"
+        later = ", after a second at most" if examined.unsettled else ""
+        advice = f"nobody is known to live who made it: the next acquire takes over{later}; this removes it now"
         return case.found(FindingCode.MALFORMED, Severity.NOTE, what, advice, case.subject.reclaim, facts)
     way = way_on(case.processes, seen) if seen is not None else None
     if owner is not None and way is not None:

@@ -33,7 +33,7 @@ class FindingCode(enum.StrEnum):
     ``UNREADABLE`` · ``GUARD_HELD`` for long · ``LEFTOVER_WITNESS``, ``LEFTOVER_TEMPORARY`` of dead processes.
 
     Of a directory: ``UNSAFE_DIRECTORY`` · ``FOREIGN_ACCOUNT_DIRECTORY``, ``FOREIGN_ACCOUNT_FILES``: they belong to an
-    account that keeps others out · ``UNWRITABLE_DIRECTORY``.
+    account that keeps others out · ``UNWRITABLE_DIRECTORY``: nothing can be acquired there, by this account at least.
     """
 
     GONE = "gone"

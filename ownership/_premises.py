@@ -103,7 +103,7 @@ def _shut(code: FindingCode, path: str, what: str, bits: int) -> Finding:
     who, join = writers(found), joining(found, bits)
     advice = f"only {who} may: become a member of its group, which holds from the next login on"
     if not join:
-        advice = f"only {who} may: use one of these, or let a group share it (chgrp, chmod g+rwx)"
+        advice = f"only {who} may: use such an account, or let a group share it (chgrp, chmod g+rwx)"
     remedy = join or f"sudo -u '#{found.st_uid}' leasectl doctor --registry {quoted(path)}"
     return _fault(code, path, found, what, advice, remedy, writers=who)
 
@@ -157,7 +157,7 @@ def _unmakable(path: str, found: os.stat_result) -> Finding:
     )
     advice, remedy = _MOUNT, f"findmnt -T {quoted(path)}; lsattr -d {quoted(path)}"
     if not is_allowed(found, os.W_OK | os.X_OK):
-        advice = f"only {who} may write here: acquire as one of these, {_SHARE}"
+        advice = f"only {who} may write here: acquire as such an account, {_SHARE}"
         remedy = f"sudo -u '#{found.st_uid}' leasectl doctor {quoted(path)}"
         if join := joining(found, os.W_OK | os.X_OK):
             advice, remedy = f"{advice}; or become a member of its group, which holds from the next login on", join

@@ -7,7 +7,7 @@ import os
 
 from ownership._location import account_name
 from ownership._paths import quoted
-from ownership._sharing import way_into
+from ownership._sharing import owner_name, way_into
 from ownership._system import euid
 
 _SIMPLE = {
@@ -36,6 +36,9 @@ def remedy_of(error: OSError, directory: int, path: str, filename: str, *, share
     try:
         owner = os.stat(filename, dir_fd=directory, follow_symlinks=False).st_uid
     except OSError:
+        other = _owner_of(path)
+        if not shared and other is not None and other != euid():
+            return f"run it as {owner_name(other)} (its owner), or share a registry between the accounts"
         return f"check the mode and attributes (lsattr -d) of {quoted(path)}, and whether its mount is read-only"
     if owner != euid() and shared:
         return (
@@ -44,3 +47,10 @@ def remedy_of(error: OSError, directory: int, path: str, filename: str, *, share
     if owner != euid():
         return f"it belongs to {account_name(owner)}: chown {euid()} {full}, or run as that account"
     return "check its attributes (lsattr), and whether its mount is read-only"
+
+
+def _owner_of(path: str) -> int | None:
+    try:
+        return os.lstat(path).st_uid
+    except OSError:
+        return None

@@ -171,6 +171,13 @@ def test_who_merely_looks_at_what_is_roots_is_not_told_to_take_it(
     assert error.hint == "run it as root (its owner), or share a registry between the accounts"  # type: ignore[attr-defined]
 
 
+def test_neither_is_who_reclaims_what_is_in_a_directory_of_roots(open_directory: Path) -> None:
+    assert isinstance(taken(open_directory / "x"), int)
+    [(found, removed)] = elsewhere(lambda: list(ownership.reclaim_all(open_directory)), uid=NOBODY)
+    assert not removed
+    assert found.error.hint == "run it as root (its owner), or share a registry between the accounts"
+
+
 def test_a_reused_pid_of_root_does_not_pin_a_users_record(home: Path) -> None:
     """K15: pid 1 cannot be signalled, but its start id can be compared."""
     plant(home / "x", record(1, start_id="linux:4cf94a06-0000-4000-8000-000000000000:1:1:1"))
