@@ -288,6 +288,7 @@ def test_an_owner_that_cannot_be_looked_at_is_unknown(tmp_path: Path, table: Fak
 def test_a_readable_record_of_a_newer_version_is_noted(tmp_path: Path, table: FakeProcessTable) -> None:
     finding = one_of(tmp_path, table, fields(table, version=2, lease="in a new form"))
     assert (finding.code, finding.severity, finding.unusable) == (FindingCode.NEWER_RECORD, Severity.NOTE, False)
+    assert finding.remedy == "install a newer version of leases"
     assert finding.evidence["record_version"] == 2
 
 
@@ -383,6 +384,7 @@ def test_a_newer_record_without_an_identity_cannot_be_used(tmp_path: Path, table
     plant(tmp_path / "x", {"version": 2, "pid": "in a new form"})
     (finding,) = found(tmp_path, table)
     assert (finding.code, finding.unusable) == (FindingCode.NEWER_RECORD, True)
+    assert finding.remedy == "install a newer version of leases"
 
 
 def test_what_dead_processes_left_is_counted(tmp_path: Path, table: FakeProcessTable) -> None:
@@ -520,6 +522,7 @@ def test_what_to_do_about_a_held_guard_depends_on_what_its_holder_does(
     finding = held_for_long(Subject(pinned_resource("/x"), "/d"), OWNER, 0.6, table)
     assert (finding.code, finding.severity) == (FindingCode.GUARD_HELD, Severity.PROBLEM)
     assert (finding.evidence["holder_pid"], finding.evidence["seen_for"]) == (OWNER, "0.6 s")
+    assert "critical" not in finding.advice
     assert finding.remedy == remedy
 
 
