@@ -110,10 +110,11 @@ def _display(as_json: bool, registry: str | None) -> Display:
 
 
 def _pause(seconds: float) -> None:
-    """Wait, unless whoever reads stdout goes away meanwhile.
+    """Wait, a day at most, unless whoever reads stdout goes away meanwhile.
 
     :raises OutputError: nobody reads it any more
     """
+    seconds = min(seconds, 86400.0)  # poll(2) takes no more than some weeks
     try:
         poller, number = select.poll(), sys.stdout.fileno()
     except (AttributeError, ValueError, OSError):  # a system without poll(2), or no stdout

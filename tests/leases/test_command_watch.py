@@ -551,3 +551,19 @@ def test_the_table_is_drawn_for_every_state(tmp_path: Path) -> None:
 
 def test_a_board_that_was_never_drawn_is_closed() -> None:
     Board().close()
+
+
+def test_an_interval_of_ages_is_no_bug(tmp_path: Path) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    with subprocess.Popen(
+        [sys.executable, "-m", "leases.cli", "watch", "--interval", "1e30", "--count", "2", tmp_path],
+        stdout=writer,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment(),
+    ) as watching:
+        os.close(writer)
+        assert watching.stderr is not None
+        assert "bug" not in watching.stderr.read()
+    assert watching.returncode == 1
