@@ -26,18 +26,18 @@ _MANY = 256
 class Descriptor:
     """A descriptor with the file it stood for, since the program around us may close it and reuse its number."""
 
-    __slots__ = ("_numbers", "device", "inode", "number")
+    __slots__ = ("device", "inode", "number", "numbers")
 
     def __init__(self) -> None:
-        self._numbers: list[int] = []  # empty or one; filled in one step that no signal handler can split
+        self.numbers: list[int] = []  # empty or one; filled in one step that no signal handler can split
         self.number = -1
         self.device = self.inode = 0
 
     def open(self, path: str, flags: int, mode: int = 0o600, dir_fd: int | None = None) -> os.stat_result:
         """Open *path* and remember which file that is. Call with ``gate`` held if it is going to be locked."""
         held.add(self)
-        self._numbers.extend(map(partial(os.open, dir_fd=dir_fd), (path,), (flags,), (mode,)))
-        self.number = self._numbers[0]
+        self.numbers.extend(map(partial(os.open, dir_fd=dir_fd), (path,), (flags,), (mode,)))
+        self.number = self.numbers[0]
         try:
             found = os.fstat(self.number)
         except OSError as error:
@@ -50,7 +50,7 @@ class Descriptor:
         """Take over an inherited descriptor."""
         found = os.fstat(number)
         self.device, self.inode = found.st_dev, found.st_ino
-        self._numbers.append(number)
+        self.numbers.append(number)
         self.number = number
         held.add(self)
 
@@ -66,7 +66,7 @@ class Descriptor:
 
     def forget(self) -> None:
         """It was closed by the program around us, and its number may stand for another file by now."""
-        self._numbers.clear()
+        self.numbers.clear()
         self.close()
 
     def close(self, *, intact: bool = False) -> None:
@@ -74,12 +74,12 @@ class Descriptor:
 
         :param intact: it was looked at just now
         """
-        if self._numbers and (intact or self.inode == 0 or self.intact()):  # 0: interrupted before it was looked at
+        if self.numbers and (intact or self.inode == 0 or self.intact()):  # 0: interrupted before it was looked at
             try:  # taken and closed in one step: no other thread closes it too, no signal handler comes in between
-                list(map(os.close, map(self._numbers.pop, (0,))))
+                list(map(os.close, map(self.numbers.pop, (0,))))
             except (OSError, IndexError):
                 pass
-        self._numbers.clear()
+        self.numbers.clear()
         self.number = -1
         self.device = self.inode = 0
         held.discard(self)

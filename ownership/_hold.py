@@ -29,7 +29,7 @@ _FIRST_DELAY, _LONGEST_DELAY = 0.0002, 0.01
 class Hold:
     """The guard as held by one call."""
 
-    __slots__ = ("_descriptor", "_left", "_since", "_taken", "_thread", "guard")
+    __slots__ = ("_descriptor", "_since", "_taken", "_thread", "guard")
     _descriptor: Descriptor
 
     def __init__(self, guard: Guard, thread: int) -> None:
@@ -37,13 +37,11 @@ class Hold:
         self._thread = thread
         self._taken: list[Any] = []  # at most one descriptor; ``None`` before it is made
         self._since = 0.0
-        self._left = True
 
     # -- in and out
 
     def enter(self, deadline: float, clock: Clock, patient: bool, anywhere: bool = False) -> None:
         guard = self.guard
-        self._left = False
         guard.inside.add(self._thread)
         self._taken.extend(map(guard.spare.pop, _NONE, _NONE))  # one step: no signal handler loses it
         self._taken[0] = self._descriptor = self._taken[0] or Descriptor()
@@ -70,23 +68,25 @@ class Hold:
         May be repeated: what was given back, another thread may be using by then, and is not touched again.
         """
         guard = self.guard
-        descriptor = self._taken[0] if self._taken else None
-        if descriptor is not None:
-            if self._unlock(descriptor) and len(_fork.held) < _fork.room():
-                # from us to the guard in one step
-                (kept,) = map(guard.spare.setdefault, _NONE, map(self._taken.pop, (0,)))
-                if kept is not descriptor:
+        try:
+            descriptor = self._taken[0] if self._taken else None
+            if descriptor is not None:
+                if self._unlock(descriptor) and len(_fork.held) < _fork.room():
+                    # from us to the guard in one step
+                    (kept,) = map(guard.spare.setdefault, _NONE, map(self._taken.pop, (0,)))
+                    if kept is not descriptor:
+                        descriptor.close()
+                else:
                     descriptor.close()
-            else:
-                descriptor.close()
-        guard.inside.discard(self._thread)
-        self._left = True
+        except RecursionError:  # no stack is left for another call of Python; closing it unlocks it
+            for taken in self._taken:
+                list(map(os.close, map(taken.numbers.pop, (0,) * len(taken.numbers))))
+                taken.number = -1
+            raise
+        finally:
+            guard.inside.discard(self._thread)
         if guard not in recent:
             remember(guard)
-
-    def __del__(self) -> None:
-        if not getattr(self, "_left", True):  # no stack or memory was left for leaving in time
-            self.leave()
 
     def _unlock(self, descriptor: Descriptor) -> bool:
         """Whether it is open still, and unlocked."""
