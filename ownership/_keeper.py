@@ -170,12 +170,14 @@ class Keeper:
             try:
                 self._keep(holding)
             except (OSError, OwnershipError, DirectoryChanged) as error:
-                self._was_busy = self._was_busy or isinstance(error, GuardTimeoutError)
+                self._was_busy |= isinstance(error, GuardTimeoutError) or holding.state is not State.HELD
                 tell(log.debug, "%s: not to be looked at now: %s", holding.primary.shown, error)
         elif holding.state is not State.ACQUIRING or holding.abandoned:
             holding.retire(State.RELEASED)
             if holding.withdraw_quietly("released", ""):
                 self.drop(holding)
+            else:
+                self._was_busy = True
 
     def _keep(self, holding: Holding) -> None:
         for part in holding.parts:
