@@ -308,7 +308,7 @@ def test_a_limit_below_the_number_of_descriptors_that_are_polled_stops_nothing(t
 
 
 def test_descriptors_closed_and_reused_by_the_program_are_left_alone(tmp_path: Path) -> None:
-    """K74: what the fence held stands for the program's own files by now. (A look of the moment is in nobody's hand.)"""
+    """K74: what the fence held stands for the program's own files by now; between two of its looks."""
     body = """
     fence = ownership.Fence(ownership.OwnerRef.from_env(), poll_interval=0.5, confirm_interval=1.0)
     fence.check()
