@@ -102,6 +102,7 @@ class Waiter:
                         self._watch.forget_process()
                         watched = False
         finally:
+            self._watch.leave_queue()
             self._watch.forget_process()
 
     def _is_same(self, place: Place, filename: str, examined: Examined) -> bool:

@@ -80,6 +80,10 @@ class Watch:
         except OSError:
             pass
 
+    def leave_queue(self) -> None:
+        """Wait for it no more. While a file that is watched stays open, closing the watch takes milliseconds."""
+        self._close(self._queued)
+
     def wait(self, seconds: float) -> bool:
         """Whether something happened within *seconds*."""
         poll = select.poll()
@@ -110,10 +114,10 @@ class Watch:
 
     def close(self) -> None:
         self._close(self._handles)
+        self._close(self._queued)
         if self._files and not self._is_ours():
             self._files.clear()
         self._close(self._files)
-        self._close(self._queued)
 
     def _close(self, numbers: list[int]) -> None:
         if numbers:
