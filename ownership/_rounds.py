@@ -41,8 +41,11 @@ class Rounds:
         if len(holdings) <= _FEW:
             self._forget()
             return list(holdings)
-        names, changed, told = self._changes([place for place in places if place.users])
-        chosen = set(self._turn(holdings, _QUIET_TURNS if told else _TURNS))
+        used = [place for place in places if place.users]
+        names, changed, told = self._changes(used)
+        chosen = set()
+        if len(changed) < len(used):  # else every record is looked at anyway
+            chosen.update(self._turn(holdings, _QUIET_TURNS if told else _TURNS))
         if names:
             chosen.update(one for one in list(holdings) for part in one.parts if part.filename in names)
         if changes != self._counted:
@@ -98,20 +101,23 @@ class _Sheet:
     """What is known of many records of one place, so that a look at each costs little but its system call."""
 
     def __init__(self, holdings: Iterable[Holding], place: Place) -> None:
-        self._lines = [(*_line_of(part), part, one) for one in holdings for part in one.parts if part.place is place]
+        behind = ((part, one) for one in holdings for part in one.parts if part.place is place)
+        # in the order in which the filesystem made them: neighbours there are neighbours in memory
+        self._behind = sorted(behind, key=lambda line: line[0].signature[1] if line[0].signature else 0)
+        self._lines = [_line_of(part) for part, _ in self._behind]  # apart, since those behind are rarely touched
 
     def touched(self, directory: LockDirectory) -> Iterator[Holding]:
         """Those whose record is not as it was. Whatever changes a file changes its ctime, or puts another one there."""
         lstat, fd = os.lstat, directory.fd if directory.is_at_path() else -1
-        for number, (name, changed, inode, part, one) in enumerate(self._lines):
+        for number, (name, changed, inode) in enumerate(self._lines):
             try:
                 found = lstat(name, dir_fd=fd)
                 if found.st_ctime_ns == changed and found.st_ino == inode:
                     continue
-                self._lines[number] = (*_line_of(part), part, one)  # we may have changed it ourselves
+                self._lines[number] = _line_of(self._behind[number][0])  # we may have changed it ourselves
             except OSError:  # it is not there, or the path leads to another directory by now
                 pass
-            yield one
+            yield self._behind[number][1]
 
 
 def _line_of(part: Part) -> tuple[bytes, int, int]:
