@@ -181,7 +181,7 @@ class Claim:
         self._holding.require_held()
         if command is not None:
             self._holding.update({"command": printable(command)})
-        places = {part.place for part in self._holding.parts}
+        places = {part.place for part in self._holding.parts if part.place is not None}
         numbers = [place.witness.keep_across_exec() for place in places]
         _kept.announce(os.getpid(), self.record.instance_id, numbers)
 

@@ -143,13 +143,13 @@ class HandingOver(Generic[_Claim]):
         deadline = holding.clock.monotonic() + self.timeout
         watch = Watch()
         try:
-            watch.file(part.place.directory.file(part.filename))
+            watch.file(part.path)
             while not self._is_adopted():
                 left = deadline - holding.clock.monotonic()
                 if left <= 0:
                     return False
                 if holding.clock.wait(min(left, _POLL), watch.wait):
-                    watch.file(part.place.directory.file(part.filename))
+                    watch.file(part.path)
         finally:
             watch.close()
         return True

@@ -238,6 +238,15 @@ def test_odd_paths_and_a_registry_travel_through_the_environment(tmp_path: Path)
     assert not claim.lost.is_set()
 
 
+def test_an_heir_that_is_done_before_its_predecessor_leaves_the_block_is_no_error(tmp_path: Path) -> None:
+    claim = ownership.acquire(tmp_path / "x")
+    with claim.handover(timeout=30.0) as heir:
+        assert run("claim = ownership.adopt(); say(claim.token); claim.release()", env=heir.to_env()) > claim.token
+        eventually(lambda: claim._holding.part.place is None)  # the keeper has seen it, and let go of everything
+    assert not claim.lost.is_set()
+    assert not claim.held
+
+
 def test_the_parent_dies_and_its_heir_owns_on(tmp_path: Path) -> None:
     body = f"""
         claim = ownership.acquire(sys.argv[1])
