@@ -298,12 +298,12 @@ class Actor:
             _say("paused")
             os.read(0, 65536)
 
-    def _acquire(self) -> Any:
-        return self.ownership.acquire(self.path, also=self.keywords.get("also", []), timeout=0)
+    def _acquire(self, timeout: float = 0) -> Any:
+        return self.ownership.acquire(self.path, also=self.keywords.get("also", []), timeout=timeout)
 
     def _finish(self) -> None:
         """Say what kinds of files are open, after everything was done once more without a fault and given up."""
-        self._acquire().release()
+        self._acquire(timeout=10).release()  # somebody else may be trying at this moment
         gc.collect()
         _say({"open": sorted(kind_of(number) for number in os.listdir("/proc/self/fd"))})
 
