@@ -13,8 +13,15 @@ import os
 import threading
 from collections.abc import Callable
 from functools import partial
+from types import ModuleType
 
 from ownership._errors import explained
+
+resource: ModuleType | None
+try:
+    import resource  # now, since a child that is forked while another thread imports it would wait for ever
+except ImportError:
+    resource = None
 
 gate = threading.RLock()
 held: set[Descriptor] = set()
@@ -88,9 +95,7 @@ class Descriptor:
 @functools.cache
 def room() -> int:
     """How many of the descriptors that the process may have we hold at most before none is kept only to save time."""
-    try:
-        import resource
-    except ImportError:
+    if resource is None:
         return 0
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return _MANY if soft == resource.RLIM_INFINITY else min(_MANY, soft // 8)
@@ -98,12 +103,10 @@ def room() -> int:
 
 def may_hold() -> bool:
     """Whether we hold less than half of the descriptors that the process may have."""
-    try:
-        import resource
-    except ImportError:
+    if resource is None:
         return True
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return soft == resource.RLIM_INFINITY or len(held) * 2 < soft
+    return bool(soft == resource.RLIM_INFINITY or len(held) * 2 < soft)
 
 
 def in_child(callback: Callable[[], None]) -> None:
