@@ -31,8 +31,10 @@ class Bell:
             reader, writer = os.pipe()
         except OSError:  # out of descriptors: whoever rings is heard at the next tick
             return
-        self._reader.adopt(reader)
-        self._writer.adopt(writer)
+        ends = Descriptor(), Descriptor()  # new ones: whoever rings meanwhile may still be closing the old one
+        ends[0].adopt(reader)
+        ends[1].adopt(writer)
+        self._reader, self._writer = ends
 
     def ring(self) -> None:
         """Wake whoever polls."""

@@ -66,7 +66,7 @@ class Claim:
     def ref(self) -> OwnerRef:
         """Who owns, as a value that can be handed to workers."""
         part = self._holding.part
-        return OwnerRef.of(part.resource.path, part.record, part.registry)
+        return OwnerRef.of(part.resource.path, part.record, part.registry, part.directory)
 
     @property
     def lost(self) -> threading.Event:

@@ -35,6 +35,7 @@ class Examined(NamedTuple):
     :ivar record: the record, ``None`` if there is none or it is malformed
     :ivar owner: whom the verdict is about: the record, or for a malformed one whoever the guard names
     :ivar raw: the bytes of the record
+    :ivar directory: where the record is
     :ivar unsettled: malformed, and the guard names nobody: nothing can be decided before a live keeper had its tick
     """
 
@@ -45,6 +46,7 @@ class Examined(NamedTuple):
     owner: OwnerIdentity | None = None
     unsettled: bool = False
     raw: bytes | None = None
+    directory: str | None = None
 
     @property
     def verdict(self) -> Verdict:
@@ -107,7 +109,7 @@ class Examiner(NamedTuple):
             return self._examine_malformed(place, resource, guard, record, signature), False
         judgement, observation = self.judge(place, resource, record, record)
         missing = observation.witness is not None and observation.witness.state is WitnessState.MISSING
-        return Examined(judgement, record, signature=signature, owner=record, raw=raw), missing
+        return Examined(judgement, record, None, signature, record, raw=raw, directory=place.directory.path), missing
 
     def _examine_missing(self, place: Place, resource: Resource, last: OwnerIdentity) -> Examined:
         """No record, but the guard names an owner: unless that one is gone, its record was deleted, and it still owns.

@@ -30,9 +30,11 @@ class Fence:
     descriptor of ``/proc`` that takes *poll_interval* at most, usually milliseconds; with bare signal 0 an unreaped
     owner is noticed within *confirm_interval*. For an owner in another pid namespace its witness is asked. Errors that
     may pass never trip it, see :attr:`last_error`. All fences of a process share one thread.
+    Record and guard that are deleted trip it if an owner that runs does not put them back within 2 s.
 
     Not guaranteed: that a worker which is paused stops before it wakes: call :meth:`check` before what must not be
-    done for an owner that was replaced. An owner that hands its claim over counts as replaced.
+    done for an owner that was replaced. An owner that hands its claim over counts as replaced. A worker of another
+    account that may not read the lock directory sees only that the owner ends; :attr:`last_error` says so.
 
     It begins with its construction and ends with :meth:`close`, at the end of its ``with`` block, or when it trips;
     without *on_trip* also when it is garbage-collected, with a ResourceWarning, since nobody would be told.
@@ -42,7 +44,7 @@ class Fence:
     :param ref: who owns, from :attr:`Claim.ref` or :meth:`OwnerRef.from_env`
     :param poll_interval: seconds between two looks
     :param confirm_interval: seconds for which a full look at a process (not a zombie, the same start id) is believed
-    :param on_trip: called once, without arguments, on a thread of its own
+    :param on_trip: called once, without arguments, on the thread for callbacks, which all of a process share
     :param clock: where time comes from, for tests
     :param processes: where process facts come from, for tests
     :raises OSError: the thread that looks cannot be started

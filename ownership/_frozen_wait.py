@@ -148,10 +148,9 @@ def release_if_frozen(
     Guaranteed: every *interval* seconds the peer is looked at. When it is found stopped (by a signal, or its cgroup is
     frozen) it gets one SIGCONT, never a second one. When it is found stopped *confirmations* times after that, one
     after the other and without having run in between, *release* is called, once, with the wait that the ``with``
-    statement gave. It is not called once
-    the block has been left. The block itself goes on: if the peer answers after all, the answer is there. A peer that
-    is merely slow is left alone for ever; so is one that a tracer holds, one in another pid namespace, and one that
-    cannot be looked at.
+    statement gave. It is not called once the block has been left. The block itself goes on: if the peer answers after
+    all, the answer is there. A peer that is merely slow is left alone for ever; so is one that a tracer holds, one in
+    another pid namespace, and one that cannot be looked at.
 
     Not guaranteed: that *release*, when it runs at the very moment at which the block is left, is over before a later
     wait begins: compare by identity, as in ``if waits.get(name) is wait: del waits[name]``.

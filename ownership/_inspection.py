@@ -78,7 +78,7 @@ def inspection_of(resource: Resource, registry: str | None, remembered: GuardSta
     record, verdict = examined.record, examined.verdict
     running = None
     if record is not None and verdict in (Verdict.LIVE, Verdict.STOPPED):
-        running = Running(record, OwnerRef.of(resource.path, record, registry), verdict)
+        running = Running(record, OwnerRef.of(resource.path, record, registry, examined.directory), verdict)
     malformed = examined.malformed
     return Inspection(
         Path(resource.path),

@@ -65,6 +65,7 @@ class Part:
         self.guard: Guard = guard
         self.filename = guard.record_name
         self.path = guard.record_path
+        self.directory = place.directory.path
 
     @property
     def temporary(self) -> str:

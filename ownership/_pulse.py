@@ -71,11 +71,11 @@ class ProcessPulse:
 
     def beats(self) -> bool:
         """False when it may be over: a hint, to be confirmed by a full look."""
-        stopped = self._asked()
-        return self._processes.answers(self._owner.pid) if stopped is None else not stopped
+        ended = self._asked()
+        return self._processes.answers(self._owner.pid) if ended is None else not ended
 
-    def has_stopped(self) -> bool:
-        """Whether what is open of that very process says that it has ended."""
+    def has_ended(self) -> bool:
+        """Whether what is open of that very process says that it has ended: evidence for :func:`judge`."""
         return self._asked() is True
 
     def _asked(self) -> bool | None:
@@ -117,10 +117,6 @@ class WitnessPulse:
     def beats(self) -> bool:
         """False when the witness is not held."""
         return ask(self._directory, self._owner.instance_id).state is WitnessState.HELD
-
-    def has_stopped(self) -> bool:
-        """Never by itself: a witness may be missing for other reasons."""
-        return False
 
     def close(self) -> None:
         """Nothing is kept open but the directory."""

@@ -20,19 +20,21 @@ class OwnerRef(BaseModel):
 
     :ivar resource: the canonical path, file-system encoded bytes as surrogates
     :ivar registry: the shared registry, if its records are there
+    :ivar directory: its lock directory, which a worker of another account would not find by itself; ``None`` if unknown
     """
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
     resource: str
     registry: str | None = None
+    directory: str | None = None
     token: Annotated[int, Field(ge=1, le=MAX_TOKEN)]
     owner: OwnerIdentity
 
     @classmethod
-    def of(cls, resource: str, record: OwnerRecord, registry: str | None) -> Self:
+    def of(cls, resource: str, record: OwnerRecord, registry: str | None, directory: str | None = None) -> Self:
         owner = OwnerIdentity(**{name: getattr(record, name) for name in OwnerIdentity.model_fields})
-        return cls(resource=resource, registry=registry, token=record.token, owner=owner)
+        return cls(resource=resource, registry=registry, directory=directory, token=record.token, owner=owner)
 
     @property
     def path(self) -> Path:
@@ -42,7 +44,8 @@ class OwnerRef(BaseModel):
         """The environment variable by which a worker finds its owner: merge it into the worker's environment."""
         fields = self.model_dump(mode="python")
         fields["resource"] = os.fsencode(self.resource).hex()
-        fields["registry"] = None if self.registry is None else os.fsencode(self.registry).hex()
+        for name in ("registry", "directory"):
+            fields[name] = None if fields[name] is None else os.fsencode(fields[name]).hex()
         return {VARIABLE: _Travelling(**fields).model_dump_json()}
 
     @classmethod
@@ -60,6 +63,7 @@ class OwnerRef(BaseModel):
             return cls(
                 resource=absolute_path(travelled.resource),
                 registry=None if travelled.registry is None else absolute_path(travelled.registry),
+                directory=None if travelled.directory is None else absolute_path(travelled.directory),
                 token=travelled.token,
                 owner=travelled.owner,
             )

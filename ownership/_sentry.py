@@ -19,14 +19,14 @@ from ownership._loss import is_later
 from ownership._models import GuardState, Malformed, OwnerIdentity, OwnerRecord
 from ownership._paths import pinned_resource
 from ownership._pinned import DirectoryChanged, Signature, is_settled, signature_of
-from ownership._place import Place, existing
+from ownership._place import Place, existing, opened
 from ownership._process import Identity, ProcessTable, printable
 from ownership._pulse import ProcessPulse, WitnessPulse
 from ownership._record import decode
 from ownership._ref import OwnerRef
-from ownership._verdict import Judgement, Observation, Self, Verdict, judge, same_namespace
+from ownership._verdict import Judgement, Observation, Self, Verdict, WitnessState, judge, same_namespace
 
-_ABSENT = 2.0  # seconds that record and guard may both be missing while the owner lives: eight ticks of its keeper
+_ABSENT = 2.0  # seconds that record and guard may both be missing while the owner runs: eight ticks of its keeper
 
 
 class Sentry:
@@ -127,12 +127,13 @@ class Sentry:
         before, place, failure = self._seen, None, None
         if not untouched or pulse is None:
             try:
-                place = existing(self.resource, self.ref.registry)
-                if self._read(place, now):
+                place = self._find()
+                if self._read(place):
                     return
             except (OSError, OwnershipError, DirectoryChanged) as error:  # the owner itself is looked at all the same
-                failure = error
-        anew = pulse is None or full or self._seen != before or not (beats or self._cleared)
+                failure, self._absent_since = error, None
+        doubtful = self._absent_since is not None or not (beats or self._cleared)
+        anew = pulse is None or full or self._seen != before or doubtful
         if not self._confirm(place, now, 0.0 if anew else self._interval):
             return
         self._cleared = pulse is not None and not beats and self.last_error is None
@@ -149,26 +150,39 @@ class Sentry:
 
     def _confirm(self, place: Place | None, now: float, age: float) -> bool:
         """The full-strength look at the owner itself; false when that ends it."""
-        owner, me = self.ref.owner, self._processes.current()
-        if same_namespace(owner, me):
-            seen = Observation(process=self._confirmations.observe(owner.pid, owner.start_id, now, age=age))
-            judgement = judge(owner, seen, Self(me, holds=True))
-        else:
-            place = place or existing(self.resource, self.ref.registry)
-            if place is None:
-                return True
-            judgement, _ = Examiner(self._processes, self._clock).judge(place, self.resource, owner, None)
+        me = self._processes.current()
+        judgement, is_able = self._judge(place, me, now, age)
         if judgement.verdict.is_dead:
             self._trip("owner-gone", judgement.reason)
             return False
-        if judgement.verdict is Verdict.UNKNOWN and self._pulse is not None and self._pulse.has_stopped():
-            # there are no descriptors for a full look, and what is open of that very process says enough
-            self._trip("owner-gone", f"pid {owner.pid} has ended")
-            return False
+        if self._absent_since is not None:
+            if not is_able:
+                self._absent_since = now
+            elif now - self._absent_since >= _ABSENT:
+                self._trip("record-missing", "its record and guard are gone, and nobody puts them back")
+                return False
         self._conclude(judgement)
         self._feel(place, me)
         self._confirm_at = now + self._interval
         return True
+
+    def _judge(self, place: Place | None, me: Identity, now: float, age: float) -> tuple[Judgement, bool]:
+        """The verdict on the owner, and whether it would put back what is missing: a stopped one cannot.
+
+        From another pid namespace that is not to be seen, and without a witness nothing is.
+        """
+        owner = self.ref.owner
+        if same_namespace(owner, me):
+            process = self._confirmations.observe(owner.pid, owner.start_id, now, age=age)
+            ended = isinstance(self._pulse, ProcessPulse) and self._pulse.has_ended()
+            judgement = judge(owner, Observation(process=process, ended=ended), Self(me, holds=True))
+            return judgement, judgement.verdict is Verdict.LIVE
+        place = place or self._find()
+        if place is None:
+            return Judgement(Verdict.UNKNOWN, "its lock directory is gone, and its witness with it"), True
+        judgement, seen = Examiner(self._processes, self._clock).judge(place, self.resource, owner, None)
+        is_missing = seen.witness is not None and seen.witness.state is WitnessState.MISSING
+        return judgement, judgement.verdict is Verdict.LIVE or is_missing
 
     def _conclude(self, judgement: Judgement) -> None:
         doubtful = judgement.verdict is Verdict.UNKNOWN or self._absent_since is not None
@@ -185,7 +199,19 @@ class Sentry:
 
     # -- the record
 
-    def _read(self, place: Place | None, now: float) -> bool:
+    def _find(self) -> Place | None:
+        """Where the record is: where it was, which another account would not find, or wherever its owner went since."""
+        directory = self.ref.directory
+        if directory is None or self.ref.registry is not None:
+            return existing(self.resource, self.ref.registry)
+        try:
+            return opened(directory)
+        except (FileNotFoundError, NotADirectoryError):
+            place = existing(self.resource)
+        found = None if place is None else place.directory.read(f"{self.resource.name}.json")
+        return place if found is not None and self._is_by_ref(decode(found[0], self.resource.shown)) else None
+
+    def _read(self, place: Place | None) -> bool:
         """Read who owns the resource by its record, or else by its guard; true when that ends it."""
         wall_ns = self._clock.wall_ns()
         found = None if place is None else place.directory.read(f"{self.resource.name}.json")
@@ -200,10 +226,10 @@ class Sentry:
             how = f"pid {record.pid} ({printable(record.command)}) owns it, token {record.token}"
             return self._trip("owner-replaced", how)
         if place is None:
-            return self._note_absence(now)
-        return self._ask_guard(peek(place.directory, self.resource), record, now)
+            return self._note_absence()
+        return self._ask_guard(peek(place.directory, self.resource), record)
 
-    def _ask_guard(self, remembered: GuardState, record: OwnerRecord | Malformed | None, now: float) -> bool:
+    def _ask_guard(self, remembered: GuardState, record: OwnerRecord | Malformed | None) -> bool:
         """There is no record that says anything: the guard knows who owned last."""
         last = remembered.owner
         if last is not None and last.instance_id == self.ref.owner.instance_id and remembered.token <= self.ref.token:
@@ -216,14 +242,13 @@ class Sentry:
             ending = remembered.previous
             told = f"{ending.how} it" + (f": {printable(ending.reason)}" if ending.reason else "") if ending else "left"
             return self._trip("record-missing", f"its owner {told}")
-        return self._note_absence(now)
+        return self._note_absence()
 
-    def _note_absence(self, now: float) -> bool:
+    def _note_absence(self) -> bool:
+        """No loss by itself: its owner may be about to put them back."""
         if self._absent_since is None:
-            self._absent_since = now
-        if now - self._absent_since < _ABSENT:
-            return False
-        return self._trip("record-missing", "its record and guard are gone, and nobody puts them back")
+            self._absent_since = self._clock.monotonic()
+        return False
 
     def _is_by_ref(self, record: OwnerRecord | Malformed | None) -> bool:
         return (

@@ -208,7 +208,8 @@ def _judged_again(resource: Resource, before: Inspection, place: Place, examiner
     judgement, _ = examiner.judge(place, resource, record, record)
     if (judgement.verdict, judgement.reason) == (before.verdict, before.reason):
         return before
-    one = inspection_of(resource, registry, NO_GUARD_STATE, Examined(judgement, record, owner=record))
+    again = Examined(judgement, record, owner=record, directory=place.directory.path)
+    one = inspection_of(resource, registry, NO_GUARD_STATE, again)
     return replace(one, previous=before.previous)
 
 

@@ -64,6 +64,7 @@ class Observation(NamedTuple):
     """The facts about one record's owner, as far as they were looked at.
 
     :ivar process: a look at its pid, when boot and pid namespace are ours
+    :ivar ended: a descriptor that is bound to that very process says that it has ended
     :ivar witness: what its witness says, when they are not, or when the record names our own process
     :ivar believable: a free witness proves death here: the filesystem is known to be local
     :ivar device: of the lock directory, as we see it
@@ -71,6 +72,7 @@ class Observation(NamedTuple):
     """
 
     process: ProcessObservation | None = None
+    ended: bool = False
     witness: Testimony | None = None
     believable: bool = False
     device: int | None = None
@@ -175,6 +177,13 @@ def _whereabouts(record: OwnerIdentity, me: Identity, verb: str) -> tuple[str, s
 
 
 def _judge_process(record: OwnerIdentity, seen: Observation, me: Self) -> Judgement:
+    judgement = _judge_look(record, seen, me)
+    if judgement.verdict is Verdict.UNKNOWN and seen.ended:  # out of descriptors, for instance: none for a full look
+        return Judgement(Verdict.GONE, f"pid {record.pid} has ended, as a descriptor of that very process says")
+    return judgement
+
+
+def _judge_look(record: OwnerIdentity, seen: Observation, me: Self) -> Judgement:
     process = seen.process
     if process is None:
         return Judgement(Verdict.UNKNOWN, f"pid {record.pid} was not looked at")

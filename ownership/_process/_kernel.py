@@ -36,10 +36,10 @@ class Kernel:
         return int(opener(0, os.EFD_CLOEXEC))
 
     def ready(self, descriptor: int) -> bool:
-        """Whether *descriptor* polls readable now."""
+        """Whether *descriptor* polls readable now. One that was closed does not (POLLNVAL, poll(2))."""
         poller = select.poll()
         poller.register(descriptor, select.POLLIN)
-        return bool(poller.poll(0))
+        return any(events & select.POLLIN for _, events in poller.poll(0))
 
     def fstat(self, descriptor: int) -> os.stat_result:
         return os.fstat(descriptor)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
@@ -39,7 +40,7 @@ class FakeProcess:
     activity: int = 0
 
 
-class FakeGroups:
+class FakeGroups(ABC):
     """The part of :class:`FakeProcessTable` that is about groups and signals.
 
     :ivar signals: every signal sent, ``("process", pid, number)`` or ``("group", pgid, number)``; no mere tries (0)
@@ -91,8 +92,10 @@ class FakeGroups:
         else:
             self.kill(pid)
 
+    @abstractmethod
     def zombify(self, pid: int) -> None:
-        raise NotImplementedError
+        """*pid* exits, and nobody reaps it."""
 
+    @abstractmethod
     def kill(self, pid: int) -> None:
-        raise NotImplementedError
+        """*pid* exits and is reaped."""

@@ -17,7 +17,11 @@ from typing import Any
 import pytest
 
 import ownership
-from ownership import AlreadyOwnedError, UnsafeDirectoryError, Verdict
+from ownership import AlreadyOwnedError, OwnerRef, UnsafeDirectoryError, Verdict
+from ownership._confirmations import Confirmations
+from ownership._process import system_processes
+from ownership._sentry import Sentry
+from ownership.testing import FakeClock
 from tests.support.namespaces import NOBODY, die_owning, elsewhere, needs_linux_root, owner, run, taken
 from tests.support.records import file_of, names, plant, record, snapshot
 
@@ -232,6 +236,46 @@ def test_in_a_sticky_directory_each_account_has_its_own_lock_directory(open_dire
         assert names(open_directory) == {".leases-0", f".leases-{NOBODY}"}
     for path in open_directory.iterdir():
         assert stat.S_IMODE(path.stat().st_mode) == 0o700
+
+
+def watched(ref: OwnerRef) -> tuple[tuple[str, str] | None, str]:
+    """What a fence over *ref* comes to within half a minute, and what it cannot see."""
+    clock, processes = FakeClock(wall_ns=time.time_ns()), system_processes()
+    sentry = Sentry(ref, 5.0, clock, processes, Confirmations(processes))
+    for _ in range(120):
+        sentry.look()
+        clock.advance(0.25)
+    sentry.close()
+    return sentry.loss, str(sentry.last_error)
+
+
+@pytest.mark.parametrize("owns", [False, True], ids=["it owns nothing", "it owns another thing of that name"])
+def test_a_worker_of_another_account_watches_its_owner_and_nobody_else(open_directory: Path, owns: bool) -> None:
+    """What its own account has in the sticky directory, or has not, says nothing about its owner."""
+    path = open_directory / "x"
+
+    def work() -> Any:
+        for _ in range(3 if owns else 0):
+            taken(path)
+        mine = ownership.acquire(path) if owns else None
+        found = watched(ref)
+        if mine is not None:
+            mine.release()
+        return found
+
+    open_directory.chmod(0o1777)
+    with owner(path) as child:
+        found = ownership.find(path)
+        assert found is not None
+        ref = found.ref
+        assert watched(OwnerRef.from_env(ref.to_env())) == (None, "None")
+        loss, error = elsewhere(work, uid=NOBODY)
+        assert loss is None
+        assert "Permission denied" in error
+        child.kill()
+        loss, _ = elsewhere(work, uid=NOBODY)
+        assert loss is not None
+        assert loss[0] == "owner-gone"
 
 
 def test_a_lock_directory_planted_in_a_sticky_directory_is_passed_over(open_directory: Path) -> None:

@@ -19,7 +19,10 @@ import pytest
 
 import ownership
 from ownership import Claim, Fence, FenceTrippedError
+from ownership._bell import Bell
 from ownership._confirmations import Confirmations
+from ownership._process import LinuxProcesses
+from ownership._process._kernel import Kernel
 from ownership._sentry import Sentry
 from ownership.testing import FakeClock, FakeProcessTable, ProcessState
 from tests.support.records import OTHER_INSTANCE, file_of, plant, record
@@ -293,6 +296,61 @@ def test_files_that_are_gone_and_stay_away_end_it(tmp_path: Path) -> None:
     world.close()
 
 
+@pytest.mark.parametrize("state", [ProcessState.STOPPED, ProcessState.TRACED, ProcessState.FROZEN])
+def test_files_that_are_gone_are_no_loss_while_their_owner_cannot_put_them_back(
+    world: World, state: ProcessState
+) -> None:
+    sentry = settled(world)
+    world.claim.release()
+    world.processes.set_state(OWNER, state)
+    shutil.rmtree(world.path.parent / ".leases")
+    world.rounds(sentry, 60)
+    assert sentry.loss is None
+    assert sentry.last_error is not None
+    world.processes.resume(OWNER)
+    world.rounds(sentry, 1.75)
+    assert sentry.loss is None
+    world.rounds(sentry, 1.0)
+    assert sentry.loss is not None
+    assert sentry.loss[0] == "record-missing"
+
+
+def test_files_that_cannot_be_looked_at_are_not_gone(world: World) -> None:
+    """They were away at first; what became of them since, nobody could see."""
+    sentry = settled(world)
+    world.claim.release()
+    shutil.rmtree(world.path.parent / ".leases")
+    world.rounds(sentry, 1.0)
+    (world.path.parent / ".leases").symlink_to(world.path.parent / "elsewhere")
+    world.rounds(sentry, 60)
+    assert sentry.loss is None
+    assert sentry.last_error is not None
+
+
+def test_nobody_can_be_asked_where_neither_files_nor_process_are_to_be_seen(tmp_path: Path) -> None:
+    world = World(tmp_path / "x")
+    me = world.processes.current()
+    world.processes.become(replace(me, pid_namespace=4026532999))
+    sentry = settled(world)
+    shutil.rmtree(tmp_path / ".leases")
+    (tmp_path / ".leases").mkdir(0o700)
+    world.claim.release()
+    world.rounds(sentry, 1.75)
+    assert sentry.loss is None
+    world.rounds(sentry, 1.0)
+    assert sentry.loss is not None
+    world.close()
+
+
+def test_a_descriptor_that_was_closed_proves_nothing() -> None:
+    reader, writer = os.pipe()
+    os.close(writer)
+    assert Kernel().ready(reader) is False  # hung up, and nothing to read
+    os.close(reader)
+    assert Kernel().ready(reader) is False
+    assert LinuxProcesses().has_ended(reader) is False
+
+
 def test_a_record_that_cannot_be_read_ends_nothing_but_a_death_is_still_seen(world: World) -> None:
     sentry = settled(world)
     file_of(world.path).unlink()
@@ -514,6 +572,25 @@ def test_arguments_that_cannot_be_right_are_told_with_their_value(owned: Claim, 
 def test_only_a_reference_can_be_fenced() -> None:
     with pytest.raises(ValueError, match="ref must be an OwnerRef"):
         Fence("/run/app.sock")  # type: ignore[arg-type]
+
+
+def test_whoever_rings_while_a_new_bell_is_hung_leaves_nothing_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One thread has closed the writing end, and not yet noted that, when the one that polls wants another bell."""
+    before = os.listdir("/proc/self/fd")
+    bell = Bell()
+    bell.hang()
+    close = os.close
+
+    def interrupted(number: int) -> None:
+        monkeypatch.setattr(os, "close", close)
+        close(number)
+        bell.hang()
+
+    monkeypatch.setattr(os, "close", interrupted)
+    bell.ring()
+    assert bell.number >= 0
+    bell.take_down()
+    assert len(os.listdir("/proc/self/fd")) == len(before)
 
 
 # asyncio

@@ -34,10 +34,12 @@ identities = st.builds(
 
 
 @settings(max_examples=150, deadline=None)
-@given(paths, st.none() | paths, st.integers(1, 2**53), identities)
-@example("/\udcff \n\"'$x", "/é\udc80", 5, identity())
-def test_a_ref_survives_the_environment(path: str, registry: str | None, token: int, owner: OwnerIdentity) -> None:
-    ref = OwnerRef(resource=path, registry=registry, token=token, owner=owner)
+@given(paths, st.none() | paths, st.none() | paths, st.integers(1, 2**53), identities)
+@example("/\udcff \n\"'$x", "/é\udc80", "/\udcfe", 5, identity())
+def test_a_ref_survives_the_environment(
+    path: str, registry: str | None, directory: str | None, token: int, owner: OwnerIdentity
+) -> None:
+    ref = OwnerRef(resource=path, registry=registry, directory=directory, token=token, owner=owner)
     variables = ref.to_env()
     assert list(variables) == [VARIABLE]
     text = variables[VARIABLE]
@@ -52,6 +54,7 @@ def test_a_ref_of_a_claim_names_its_owner(tmp_path: Path) -> None:
     with ownership.acquire(tmp_path / "x") as claim:
         ref = claim.ref
         assert (ref.path, ref.token, ref.registry) == (tmp_path / "x", claim.token, None)
+        assert ref.directory == str(tmp_path / ".leases")
         assert ref.owner.instance_id == claim.record.instance_id
         found = ownership.find(tmp_path / "x")
         assert found is not None
@@ -85,6 +88,7 @@ BAD: dict[str, str] = {
     "deep": "[" * 50_000,
     "nul in the path": '{"resource": "2f00", "token": 5, "owner": ' + WHO + "}",
     "an empty path": '{"resource": "", "token": 5, "owner": ' + WHO + "}",
+    "a relative directory": '{"resource": "2f61", "directory": "61", "token": 5, "owner": ' + WHO + "}",
     "a relative path": '{"resource": "61", "token": 5, "owner": ' + WHO + "}",
     "a token that is none": '{"resource": "2f61", "token": 0, "owner": ' + WHO + "}",
     "a token too great": f'{{"resource": "2f61", "token": {2**53 + 1}, "owner": {WHO}}}',
@@ -98,6 +102,11 @@ def test_what_cannot_be_read_is_a_value_error_that_names_the_variable(text: str)
     assert len(str(caught.value)) < 2000
     for name in ("_Travelling", "validation error", "fromhex"):
         assert name not in str(caught.value)
+
+
+def test_a_sender_that_says_nothing_of_the_directory_is_understood() -> None:
+    again = OwnerRef.from_env({VARIABLE: '{"resource": "2f61", "token": 5, "owner": ' + WHO + "}"})
+    assert again.directory is None
 
 
 def test_unknown_fields_of_a_newer_sender_are_kept_out() -> None:

@@ -212,6 +212,22 @@ def test_our_own_image_knows_whether_it_owns(changes: dict[str, Any], holds: boo
     assert verdict(ours, Observation(), Self(ME, holds=holds)) is expected
 
 
+# a descriptor of that very process, which needs no full look
+
+
+@pytest.mark.parametrize(("there", "before"), PROCESSES.values(), ids=PROCESSES)
+def test_a_descriptor_that_says_that_it_ended_settles_what_a_look_leaves_open_and_nothing_else(
+    there: ProcessObservation | None, before: Verdict
+) -> None:
+    expected = GONE if before is UNKNOWN else before
+    assert verdict(OWNER, Observation(process=there, ended=True)) is expected
+
+
+def test_a_descriptor_says_nothing_about_an_owner_elsewhere() -> None:
+    owner = OWNER.model_copy(update={"pid_namespace": OTHER_NAMESPACE})
+    assert verdict(owner, said(None, ended=True)) is UNKNOWN
+
+
 # row 4: an expired lease
 
 
