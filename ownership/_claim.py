@@ -6,7 +6,6 @@ import contextlib
 import os
 import sys
 import threading
-import warnings
 import weakref
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -206,12 +205,8 @@ class Claim:
             return
         if holding.process != os.getpid() or sys.is_finalizing():
             return
-        if holding.retire(State.RELEASED):
-            holding.abandoned = True
-            told = f"unreleased claim on {holding.primary.shown} was garbage-collected"
-            warnings.warn(told, ResourceWarning, source=self, stacklevel=2)
-            if holding.withdraw_quietly("released", "the claim was garbage-collected"):
-                _keeper.KEEPER.drop(holding)
+        if holding.abandon(self) and holding.withdraw_quietly("released", "the claim was garbage-collected"):
+            _keeper.KEEPER.drop(holding)
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a claim cannot be copied or pickled: pass claim.ref to workers, or hand it over")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import warnings
 import weakref
 from collections.abc import Callable, Collection
 from functools import partial
@@ -121,6 +122,15 @@ class Holding:
             UNSETTLED.add(self)
             self.state = state
             return True
+
+    def abandon(self, claim: object = None) -> bool:
+        """Nobody has the handle any more: say so, once; false if it was given up or lost before."""
+        if not self.retire(State.RELEASED):
+            return False
+        self.abandoned = True
+        told = f"unreleased claim on {self.primary.shown} was garbage-collected"
+        warnings.warn(told, ResourceWarning, source=claim, stacklevel=3)
+        return True
 
     def withdraw(self, how: str, reason: str, *, wait: float = PATIENCE) -> bool:
         """Remove our records, never another's. True when none is left; else the keeper goes on.

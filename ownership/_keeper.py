@@ -165,7 +165,8 @@ class Keeper:
 
     def _look(self, holding: Holding) -> None:
         if holding.handle is not None and holding.handle() is None:
-            holding.abandoned = True  # it was dropped, and its finaliser was interrupted
+            holding.abandon()  # the finaliser comes after the collector has cleared the reference, or was interrupted
+            holding.abandoned = True
         if holding.state is State.HELD and not holding.abandoned:
             try:
                 self._keep(holding)
