@@ -17,10 +17,11 @@ def after_end(remembered: GuardState, examined: Examined, wall_ns: int, boot_id:
     if not examined.verdict.is_dead or judged is None or last is None or last.instance_id != judged.instance_id:
         return remembered
     previous = Previous(how="died", reason=examined.judgement.reason[:_REASON], at=timestamp(wall_ns))
-    death = Death(at=round(_boottime(), 3), boot_id=(boot_id or "")[:8])
+    death = Death(at=round(boottime(), 3), boot_id=(boot_id or "")[:8])
     return remembered._replace(previous=previous, deaths=(*remembered.deaths, death)[-_DEATHS:])
 
 
-def _boottime() -> float:
+def boottime() -> float:
+    """Seconds since the boot, those of a suspended machine included."""
     clock = getattr(time, "CLOCK_BOOTTIME", None)
     return time.clock_gettime(clock) if clock is not None else time.monotonic()

@@ -31,6 +31,7 @@ NO_FOLLOW: int = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | C
 DIRECTORY_ONLY: int = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | CLOSE_ON_EXEC
 HAS_FILE_USER = sys.platform.startswith("linux")
 PATH_ONLY: int = getattr(os, "O_PATH", os.O_RDONLY)
+SOCKET_PATH_LIMIT = 107 if HAS_FILE_USER else 103  # sun_path (unix(7), unix(4)) without its NUL
 UNNAMED: int | None = getattr(os, "O_TMPFILE", None)
 
 # flock(2), link(2): what they answer where the filesystem cannot do it (ESTALE: a network filesystem lost the file)

@@ -9,6 +9,7 @@ import functools
 import sys
 
 from ownership._process._locks import LockedFile, lock_holder, lock_holders, lock_sharers, locked_file
+from ownership._process._peers import PeerFacts, listeners_at, peer_facts
 from ownership._process._portable import PortableProcesses, boot_session_uuid
 from ownership._process._signals import CONTINUE, KILL, TERMINATE
 from ownership._process._startid import Comparison, LinuxStartId, compare_start_ids, parse_linux_start_id
@@ -36,6 +37,7 @@ __all__ = [
     "Identity",
     "LinuxStartId",
     "LockedFile",
+    "PeerFacts",
     "ProcessObservation",
     "ProcessState",
     "ProcessTable",
@@ -45,11 +47,13 @@ __all__ = [
     "is_alive",
     "is_stopped",
     "is_zombie",
+    "listeners_at",
     "lock_holder",
     "lock_holders",
     "lock_sharers",
     "locked_file",
     "parse_linux_start_id",
+    "peer_facts",
     "printable",
     "start_id",
     "system_processes",

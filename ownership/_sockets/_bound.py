@@ -1,0 +1,171 @@
+"""A listening socket and where it is found: made by us at a path or port, or passed to us by whoever made it."""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+from collections.abc import Callable
+
+from ownership._directory import LockDirectory
+from ownership._errors import explained
+from ownership._paths import DIRECTORY, Resource, StrPath
+from ownership._process import ProcessTable
+from ownership._sockets._address import HostPort, Socket, tcp_endpoint, unix_endpoint
+from ownership._sockets._file import FileId, Permissions, anchors, bind, clear, discard, file_at, remove, show
+
+
+class Bound:
+    """What a listener listens on.
+
+    :ivar socket: listening; another one after it had to be made anew
+    :ivar path: where it is found, ``None`` for a port
+    :ivar made: the path is ours to put back and to remove
+    """
+
+    socket: Socket
+    anchor: str | None = None
+    which: FileId | None = None
+
+    def __init__(self, listening: Socket, path: str | None, backlog: int, *, made: bool) -> None:
+        self.socket = listening
+        self.path: str | None = path
+        self.backlog = backlog
+        self.made = made
+        if path is not None:
+            self.which = file_at(path)
+
+    @property
+    def endpoint(self) -> str:
+        """As a record says it."""
+        return unix_endpoint(self.path) if self.path is not None else tcp_endpoint(self.socket.getsockname())
+
+    def is_found(self) -> bool:
+        """Whether the path leads to this socket; true of one without a path.
+
+        :raises OSError: it cannot be told
+        """
+        return self.path is None or (self.which is not None and file_at(self.path) == self.which)
+
+    def withdraw(self) -> None:
+        """Remove the path, if it leads to this socket, and the anchor."""
+        if self.made and self.path is not None and self.which is not None:
+            try:
+                remove(self.path, self.which)
+            finally:
+                if self.anchor is not None and file_at(self.anchor) == self.which:
+                    discard(self.anchor)
+
+    def close(self) -> None:
+        """Close our descriptor, if there is one by now."""
+        if "socket" in self.__dict__:
+            self.socket.close()
+
+    def shut(self) -> None:
+        """Refuse whoever comes from now on, in every process that has this socket; accept(2) says EINVAL."""
+        try:
+            self.socket.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass
+
+
+class UnixSocket(Bound):
+    """A socket of ours at a path.
+
+    :ivar permissions: who may connect
+    """
+
+    def __init__(
+        self,
+        resource: Resource,
+        directory: LockDirectory,
+        permissions: Permissions,
+        backlog: int,
+        processes: ProcessTable,
+    ) -> None:
+        self._resource = resource
+        self._anchors = anchors(directory, resource)
+        self._processes = processes
+        self.permissions = permissions
+        self.path, self.backlog, self.made = resource.path, backlog, True
+
+    def open(self, published: Callable[[], object]) -> None:
+        """Listen, then be found.
+
+        :param published: called when everything but the path is there
+        :raises AlreadyOwnedError: somebody who is in no record listens at the path
+        :raises OSError: there is something else at the path, or the directory cannot be used
+        """
+        clear(self._resource.path, self._resource, self._processes)
+        for last, anchor in enumerate(self._anchors):
+            listening = bind(anchor, self.permissions, self.backlog)
+            try:
+                if not last:
+                    published()
+                self._find(listening, anchor)
+                return
+            except BaseException as error:
+                listening.close()
+                discard(anchor)
+                self.anchor = None
+                if not (isinstance(error, OSError) and error.errno == errno.EXDEV and not last):
+                    raise
+
+    def take(self, listening: Socket, anchor: str | None, which: FileId | None) -> None:
+        """Be the one that somebody else opened, and found to be *which*."""
+        self.socket, self.anchor, self.which = listening, anchor, which
+
+    def _find(self, listening: socket.socket, anchor: str) -> None:
+        show(anchor, self._resource.path, self._resource, self._processes)
+        self.socket, self.anchor, self.which = listening, anchor, file_at(anchor)
+
+    def restore(self) -> None:
+        """Be found again, as the same socket if it has its anchor still, else as a new one.
+
+        :raises OSError: as in :meth:`open`
+        """
+        if self.is_found():
+            return
+        if self.anchor is not None and self.which is not None and file_at(self.anchor) == self.which:
+            show(self.anchor, self._resource.path, self._resource, self._processes)
+            return
+        before = self.socket
+        self.open(lambda: None)
+        before.close()
+
+
+def tcp_socket(address: HostPort, backlog: int) -> Bound:
+    """A socket of ours at a port.
+
+    :raises OSError: with host and port
+    """
+    host, port = address
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return Bound(socket.create_server(address, family=family, backlog=backlog), None, backlog, made=True)
+    except OSError as error:
+        hint = f"see who has it: ss -ltnp sport = :{port}" if error.errno == errno.EADDRINUSE else ""
+        raise explained(OSError(error.errno, os.strerror(error.errno or 0)), f"{host}:{port}", hint) from None
+
+
+def passed_socket(passed: socket.socket | int, path: StrPath | None, backlog: int) -> Bound:
+    """A bound socket that somebody passed to us, whose path, if it has one, is not ours to remove.
+
+    :param path: where it is found, if that is not the name it was bound to
+    :raises ValueError: it is no stream socket that is bound
+    """
+    try:
+        listening = passed if isinstance(passed, socket.socket) else socket.socket(fileno=passed)
+        name = listening.getsockname()
+    except (OSError, TypeError) as error:
+        raise ValueError(f"sock must be a bound stream socket or its descriptor, got {passed!r}: {error}") from None
+    if listening.type != socket.SOCK_STREAM or not name:
+        raise ValueError(f"sock must be a bound stream socket or its descriptor, got {passed!r}")
+    if listening.family != socket.AF_UNIX:
+        if path is not None:
+            raise ValueError(f"address must be left out, or host and port, for a socket that has no path: {path!r}")
+        return Bound(listening, None, backlog, made=False)
+    text = os.fsdecode(name)
+    if path is None and (text.startswith("\0") or os.path.basename(os.path.dirname(text)).startswith(DIRECTORY)):
+        raise ValueError(f"address must be given: the name that sock was bound to is not where it is found: {text!r}")
+    return Bound(listening, os.path.realpath(text if path is None else os.fsdecode(path)), backlog, made=False)

@@ -1,0 +1,178 @@
+"""Starting whoever should answer: by one client at a time, who waits until it does, or has ended without."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ownership._claim import Claim
+from ownership._clock import Clock
+from ownership._errors import StartError, StartTimeoutError, explained
+from ownership._inspection import Inspection
+from ownership._paths import Resource, quoted
+from ownership._process import ProcessState, ProcessTable, printable
+from ownership._sockets._nursery import look_after
+from ownership._system import NO_FOLLOW
+
+if TYPE_CHECKING:
+    from subprocess import Popen
+
+SUFFIX = ".start"  # of the resource that whoever starts owns meanwhile
+_QUICK, _SLOW = 0.001, 0.02  # seconds between two attempts to connect, at first and at most
+_TAIL, _LINES = 4096, 20  # bytes and lines of stderr that are told
+_FAILED = re.compile(r"not started: exit (-?\d+)")
+
+
+def checked_command(command: Sequence[str | os.PathLike[str]] | None) -> list[str] | None:
+    """*command* as it is executed."""
+    if command is None:
+        return None
+    if isinstance(command, str | bytes) or not all(isinstance(one, str | os.PathLike) for one in command):
+        raise ValueError(f"command must be a list of a program and its arguments, got {command!r}")
+    words = [os.fspath(one) for one in command]
+    if not words or any("\0" in one for one in words):
+        raise ValueError(f"command must name a program, and hold no NUL, got {command!r}")
+    return words
+
+
+class Starting:
+    """One start, by the claim on who starts.
+
+    :param claim: on ``PATH.start``: while we hold it, nobody else starts
+    """
+
+    def __init__(
+        self,
+        claim: Claim,
+        resource: Resource,
+        command: list[str],
+        environ: Mapping[str, str] | None,
+        folder: str | None,
+        clock: Clock,
+        processes: ProcessTable,
+    ) -> None:
+        self._claim = claim
+        self._resource = resource
+        self._command = command
+        self._environ = environ
+        self._folder = folder
+        self._clock = clock
+        self._processes = processes
+        self._log = stderr_of(claim._holding.part.directory, claim._holding.part.resource.name)
+
+    def run(self, attempt: Callable[[], Any], is_owned: Callable[[], bool], deadline: float) -> Any:
+        """Start it; what *attempt* gives once that is not ``None``.
+
+        :param is_owned: whether somebody owns the resource, perhaps another than the one we started
+        :raises StartError: it ended, and nobody owns the resource
+        :raises StartTimeoutError: it lives, and *attempt* gave nothing until *deadline*
+        """
+        child = self._spawn()
+        parked = False
+        try:
+            start_id = self._processes.observe(child.pid).start_id
+            self._claim.announce("starting", data={"child": child.pid, "child_start_id": start_id})
+            pause = _QUICK
+            while True:
+                ended = child.poll()  # before the attempt: what has ended may have answered before
+                if (reached := attempt()) is not None:
+                    return reached
+                if ended and not is_owned():
+                    raise self._failed(ended)
+                left = deadline - self._clock.monotonic()
+                if left <= 0:
+                    parked = ended is None
+                    raise self._late(child)
+                self._clock.wait(min(pause, left))
+                pause = min(pause * 1.5, _SLOW)
+        finally:
+            if parked:  # it may still come: until then nobody is to start another one
+                look_after(child, is_owned, self._claim.release)
+            else:
+                look_after(child)
+                self._claim.release()
+
+    def _spawn(self) -> Popen[bytes]:
+        import subprocess  # heavy, and only needed by whoever starts
+
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | NO_FOLLOW
+        with open(self._log, "wb", opener=lambda path, _: os.open(path, flags, 0o600)) as stderr:
+            try:
+                return subprocess.Popen(
+                    self._command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    stderr=stderr,
+                    env=None if self._environ is None else dict(self._environ),
+                    cwd=self._folder,
+                    start_new_session=True,
+                )
+            except OSError as error:
+                raise explained(error, self._command[0], "give a program that can be executed") from None
+
+    def _failed(self, returncode: int) -> StartError:
+        self._claim.release(f"not started: exit {returncode}")
+        return start_error(self._resource, returncode, self._log)
+
+    def _late(self, child: Popen[bytes]) -> StartTimeoutError:
+        return StartTimeoutError(
+            f"{self._resource.shown} does not answer yet; pid {child.pid} "
+            f"({printable(' '.join(self._command))[:200]}) was started and lives",
+            resource=self._resource.path,
+            returncode=None,
+            stderr=tail(self._log),
+            hint=f"wait longer (timeout=), or see what it does: pid {child.pid}, {quoted(self._log)}",
+        )
+
+
+def stderr_of(directory: str, name: str) -> str:
+    """Where the standard error of whatever is started goes."""
+    return f"{directory}/{name}.stderr"
+
+
+def tail(path: str) -> str:
+    """The last lines of a file, as text."""
+    try:
+        with open(path, "rb", opener=lambda name, _: os.open(name, os.O_RDONLY | NO_FOLLOW)) as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL))
+            text = file.read().decode("utf-8", "backslashreplace")
+    except OSError:
+        return ""
+    return "\n".join(printable(line) for line in text.splitlines()[-_LINES:])
+
+
+def start_error(resource: Resource, returncode: int, log: str) -> StartError:
+    """What every client is told that waited for that start."""
+    how = f"exit code {returncode}" if returncode >= 0 else f"signal {-returncode}"
+    said = tail(log)
+    last = f"; it said: {said.splitlines()[-1]}" if said else ""
+    return StartError(
+        f"{resource.shown} is not served: what was started to serve it has ended ({how}){last}",
+        resource=resource.path,
+        returncode=returncode,
+        stderr=said,
+        hint=f"see {quoted(log)}",
+    )
+
+
+def failure_of(resource: Resource, seen: Inspection, token: int | None, log: str) -> StartError | None:
+    """The failure of the start that we waited for, if that is how it ended.
+
+    :param seen: of ``PATH.start``, once it was over
+    :param token: by which whoever started owned it
+    """
+    if seen.previous is None or token is None or seen.token != token:
+        return None
+    found = _FAILED.match(seen.previous.reason)
+    return None if found is None else start_error(resource, int(found[1]), log)
+
+
+def is_starting(record_data: Mapping[str, Any], processes: ProcessTable) -> bool:
+    """Whether the child that a starter told of lives, though the starter does not."""
+    pid, start_id = record_data.get("child"), record_data.get("child_start_id")
+    if type(pid) is not int or not isinstance(start_id, str) or not 1 <= pid <= 2**31 - 1:
+        return False
+    seen = processes.observe(pid)
+    return seen.exists is not False and seen.start_id == start_id and seen.state is not ProcessState.ZOMBIE
