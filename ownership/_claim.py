@@ -12,24 +12,25 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, NoReturn, Self
 
-from ownership import _keeper, _kept
+from ownership import _closing, _keeper, _kept
 from ownership._arguments import checked_labels, checked_timeout
 from ownership._errors import OwnershipError, OwnershipLostError
 from ownership._handover import HandingOver, Heir
 from ownership._holding import Holding
-from ownership._models import OwnerRecord
+from ownership._models import CLOSED, OwnerRecord
 from ownership._process import printable
 from ownership._ref import OwnerRef
 from ownership._state import OWNING, State
+from ownership._updating import update
 
 
 class Claim:
     """The handle of an owner.
 
     Guaranteed: while :meth:`verify` passes, nobody else owns the resource by the rules of this library. It stays with
-    this process until it is released, handed over, broken by somebody's decision, or the process ends. Keep it: one
-    that is garbage-collected is released, with a ResourceWarning. As a context manager it is released at the end of the
-    block. Methods may be called from any thread and from signal handlers. A forked child's copy is inert.
+    this process until it is released, retired, handed over, broken by somebody's decision, or the process ends. Keep
+    it: one that is garbage-collected is released, with a ResourceWarning. As a context manager it is released at the
+    end of the block. Methods may be called from any thread and from signal handlers. A forked child's copy is inert.
 
     Not guaranteed: anything against programs that ignore the records; that a process paused between ``verify()`` and
     its next write still owns at that write (pass :attr:`token` along where it matters).
@@ -103,12 +104,14 @@ class Claim:
 
         Readers see the old record or the new one. Meant for rare events: it replaces a file.
 
-        :param phase: what the owner is doing, at most 64 characters
+        :param phase: what the owner is doing, at most 64 characters; ``closed`` is what :meth:`retire` publishes
         :param endpoint: where it can be reached, for instance ``tcp:127.0.0.1:8123``
         :param data: anything that JSON can say
         :raises OwnershipLostError: it is not ours any more
         :raises ValueError: a value that cannot be recorded, or more than 64 KiB altogether
         """
+        if phase == CLOSED:
+            raise ValueError(f"phase must not be {phase!r}, which says that the owner has given it up: use retire()")
         given = {
             "phase": phase,
             "endpoint": endpoint,
@@ -118,7 +121,7 @@ class Claim:
         self._holding.require_held()
         changes = {name: value for name, value in given.items() if value is not None}
         if changes:
-            self._holding.update(changes)
+            update(self._holding, changes)
 
     def on_loss(self, callback: Callable[[OwnershipLostError], object]) -> None:
         """Have *callback* called once, with the reason as an error, when this claim has lost its resource.
@@ -137,7 +140,8 @@ class Claim:
     def release(self, reason: str = "") -> None:
         """Give it up. Only what is still ours is removed; a second release does nothing.
 
-        The handle is inert from the first moment on, even if this raises: the keeper then goes on trying.
+        The handle is inert from the first moment on, even if this raises: the keeper then goes on trying. A claim that
+        was retired is released by this before the process ends.
 
         :param reason: kept as the reason why the last ownership ended, at most 120 characters
         :raises GuardTimeoutError: another process was inside the guard for a whole second
@@ -149,10 +153,33 @@ class Claim:
         if holding.retire(State.RELEASED):
             if holding.withdraw("released", reason):
                 _keeper.KEEPER.drop(holding)
+        elif _closing.reopen(holding):
+            if holding.withdraw("closed", reason or holding.ending or ""):
+                _keeper.KEEPER.drop(holding)
         elif holding.state is State.LOST and holding.withdraw_quietly(
             "released", "another resource of the claim was lost"
         ):
             _keeper.KEEPER.drop(holding)
+
+    def retire(self, reason: str = "") -> None:
+        """Give it up, and keep everybody else out until this process has ended.
+
+        The handle is inert from the first moment on, as after :meth:`release`, and workers' fences trip; but the record
+        stays, says phase ``closed`` and *reason*, and is put back if others delete it. Whoever acquires is refused, or
+        waits, until the process is gone; what is found then counts as closed, not as died. This process itself may
+        acquire again at once. Again, or after a release or a loss, this does nothing; :meth:`release` still removes
+        the record. Leaving the claim's ``with`` block, dropping the handle, or the end of the interpreter does not.
+
+        Not guaranteed: if this raises, that the record says ``closed`` already; the keeper goes on trying.
+
+        :param reason: shown to whoever is refused, and kept as the reason why the last ownership ended, at most 120
+            characters
+        :raises GuardTimeoutError: another process was inside the guard for a whole second
+        :raises OSError: the record cannot be written
+        """
+        holding = self._holding
+        if holding.process == os.getpid() and _closing.retire(holding, reason):
+            _closing.close(holding)
 
     def handover(self, timeout: float = 10.0) -> contextlib.AbstractContextManager[Heir[Claim]]:
         """Pass the claim on to a descendant: there is an owner at every moment.
@@ -179,7 +206,7 @@ class Claim:
         """
         self._holding.require_held()
         if command is not None:
-            self._holding.update({"command": printable(command)})
+            update(self._holding, {"command": printable(command)})
         places = {part.place for part in self._holding.parts if part.place is not None}
         numbers = [place.witness.keep_across_exec() for place in places]
         _kept.announce(os.getpid(), self.record.instance_id, numbers)
@@ -194,7 +221,8 @@ class Claim:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:
-            self.release()
+            if self._holding.state is not State.CLOSED:  # that was decided: until the process ends
+                self.release()
         except (OSError, OwnershipError):
             if error is None:  # the body's own exception is not masked
                 raise
@@ -205,7 +233,7 @@ class Claim:
             return
         if holding.process != os.getpid() or sys.is_finalizing():
             return
-        if holding.abandon(self) and holding.withdraw_quietly("released", "the claim was garbage-collected"):
+        if _closing.abandon(holding, self) and holding.withdraw_quietly("released", "the claim was garbage-collected"):
             _keeper.KEEPER.drop(holding)
 
     def __reduce__(self) -> NoReturn:

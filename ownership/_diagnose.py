@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import NamedTuple, cast
 
 from ownership import _keeper
+from ownership._ailing_change import ailments_of_change
 from ownership._ailing_files import (
     Held,
     foreign_files,
@@ -154,7 +155,7 @@ class _Round:
         try:
             examined = self._examine(subject.resource, remembered)
             case = Case(subject, examined, remembered, self._examiner.processes, self._witness(examined))
-            found += ailments_of_owner(case)
+            found += [*ailments_of_owner(case), *ailments_of_change(case)]
         except (OSError, OwnershipError) as error:
             found.append(unusable_file(subject, "json", error))
             return _Look(subject, tuple(found), _instances(remembered.owner), False)

@@ -101,7 +101,11 @@ class Fence:
 
     @property
     def reason(self) -> str | None:
-        """Why it tripped: ``owner-gone``, ``owner-replaced``, ``broken`` or ``record-missing``; ``None`` before."""
+        """Why it tripped: ``owner-gone``, ``owner-replaced``, ``broken`` or ``record-missing``; ``None`` before.
+
+        ``record-missing`` says that no record stands for that ownership any more: it was released or, while its process
+        still ends, retired; or it vanished and was not put back.
+        """
         return self._sentry.loss[0] if self._sentry.loss else None
 
     @property

@@ -24,10 +24,10 @@ class Severity(enum.StrEnum):
 class FindingCode(enum.StrEnum):
     """What is wrong, for programs: the values are stable.
 
-    Of an owner: ``GONE``, ``ZOMBIE``, ``REUSED``, ``EXPIRED`` · ``STOPPED`` by a signal, ``TRACED``, ``FROZEN`` by its
-    cgroup · ``UNKNOWN``, of which ``FOREIGN_NAMESPACE`` and ``FOREIGN_BOOT`` · ``RECORD_LOST``: it lives, its record
-    is not there · ``WITNESS_MISSING`` or ``WITNESS_FREE`` although it lives: other pid namespaces take it for unknown
-    or gone.
+    Of an owner: ``GONE``, ``ZOMBIE``, ``REUSED``, ``EXPIRED`` · ``CLOSED``, but not ended · ``STOPPED`` by a signal,
+    ``TRACED``, ``FROZEN`` by its cgroup · ``UNKNOWN``, of which ``FOREIGN_NAMESPACE`` and ``FOREIGN_BOOT`` ·
+    ``RECORD_LOST``: it lives, its record is not there · ``WITNESS_MISSING`` or ``WITNESS_FREE`` although it lives:
+    other pid namespaces take it for unknown or gone.
 
     Of a file: ``MALFORMED`` record · ``NEWER_RECORD`` · ``INVALID_RECORD``, ``INVALID_GUARD``: never removed by us ·
     ``UNREADABLE`` · ``GUARD_HELD`` for long · ``LEFTOVER_WITNESS``, ``LEFTOVER_TEMPORARY`` of dead processes.
@@ -40,6 +40,7 @@ class FindingCode(enum.StrEnum):
     ZOMBIE = "zombie"
     REUSED = "reused"
     EXPIRED = "expired"
+    CLOSED = "closed"
     STOPPED = "stopped"
     TRACED = "traced"
     FROZEN = "frozen"

@@ -20,6 +20,7 @@ from ownership._holding import Holding
 from ownership._process import ProcessTable, system_processes
 from ownership._ref import absolute_path, unreadable
 from ownership._state import State
+from ownership._updating import update
 from ownership._watch import Watch
 from ownership._withdrawal import give_up
 
@@ -112,7 +113,7 @@ class HandingOver(Generic[_Claim]):
         holding = self.holding
         holding.heir = _hash(secret)
         try:
-            holding.update({"heir": holding.heir})
+            update(holding, {"heir": holding.heir})
         except BaseException:
             holding.heir = None
             raise
@@ -170,7 +171,7 @@ class HandingOver(Generic[_Claim]):
         holding = self.holding
         try:
             if holding.state is State.HELD:
-                holding.update({"heir": None})
+                update(holding, {"heir": None})
         except OwnershipLostError:
             pass
         if holding.state is State.HANDED_OVER:

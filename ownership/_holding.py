@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import threading
-import warnings
 import weakref
 from collections.abc import Callable, Collection
 from functools import partial
@@ -19,13 +18,12 @@ from ownership._hold import Hold
 from ownership._locking import locked
 from ownership._log import log, tell
 from ownership._loss import lost_error
-from ownership._models import Malformed, OwnerRecord, timestamp
+from ownership._models import Malformed, OwnerRecord
 from ownership._part import Part
 from ownership._paths import Resource
 from ownership._pinned import DirectoryChanged
 from ownership._process import Identity, printable
-from ownership._record import changed, encode
-from ownership._state import ADOPTED, OWNING, State, adopted_by
+from ownership._state import ADOPTED, KEPT, OWNING, State, adopted_by
 
 OnLoss = Callable[[OwnershipLostError], object]
 _Result = TypeVar("_Result")
@@ -43,10 +41,12 @@ class Holding:
     :ivar handle: the claim, which the keeper holds weakly
     :ivar abandoned: nobody has the handle any more, or acquiring failed: the keeper withdraws what is left
     :ivar reason: why it was lost
+    :ivar ending: why it was closed
     """
 
     state = State.ACQUIRING
     reason = ""
+    ending: str | None = None
     heir: str | None = None
     abandoned = False
     _event: Flag | None = None
@@ -123,15 +123,6 @@ class Holding:
             self.state = state
             return True
 
-    def abandon(self, claim: object = None) -> bool:
-        """Nobody has the handle any more: say so, once; false if it was given up or lost before."""
-        if not self.retire(State.RELEASED):
-            return False
-        self.abandoned = True
-        told = f"unreleased claim on {self.primary.shown} was garbage-collected"
-        warnings.warn(told, ResourceWarning, source=claim, stacklevel=3)
-        return True
-
     def withdraw(self, how: str, reason: str, *, wait: float = PATIENCE) -> bool:
         """Remove our records, never another's. True when none is left; else the keeper goes on.
 
@@ -170,6 +161,11 @@ class Holding:
             return self.withdraw(how, reason, wait=0.0)
         except (OSError, OwnershipError):
             return False
+
+    @property
+    def ended(self) -> tuple[str, str]:
+        """How our ownership ended, and why, for what could not be withdrawn at once."""
+        return ("released", "") if self.ending is None else ("closed", self.ending)
 
     # -- is it still ours
 
@@ -219,7 +215,7 @@ class Holding:
 
     def repair(self, part: Part, hold: Hold) -> None:
         """The keeper's step: put our record back unless somebody owned after us, or we gave it up."""
-        self.require_held()
+        self._require_kept()
         remembered = hold.read()
         record, signature = part.read()
         if part.is_ours(record):
@@ -238,8 +234,12 @@ class Holding:
             part.place.directory.remove(part.filename, signature)
         part.publish(hold)
         tell(log.info, "%s: its record was %s; put back", self.primary.shown, "gone" if record is None else "not ours")
-        if self.state is not State.HELD:  # given up or lost by another thread meanwhile
+        if self.state not in KEPT:  # given up or lost by another thread meanwhile
             part.withdraw(hold)
+            self._require_kept()
+
+    def _require_kept(self) -> None:
+        if self.state is not State.CLOSED or self.process != os.getpid():
             self.require_held()
 
     def lose(
@@ -251,6 +251,10 @@ class Holding:
         """
         with self.mutex:
             adopted = self.heir is not None and bool({adopted_by(self.heir), self.heir[:ADOPTED]} & set(came_by))
+            if self.state is State.CLOSED:  # nobody is to be told
+                UNSETTLED.add(self)
+                self.state = State.RELEASED
+                return self.loss(record)
             if self.state is State.HELD:
                 UNSETTLED.add(self)
                 self.state, self.reason = (State.HANDED_OVER if adopted else State.LOST), reason
@@ -263,22 +267,6 @@ class Holding:
 
     def loss(self, record: OwnerRecord | Malformed | None = None) -> OwnershipLostError:
         return lost_error(self.primary, self.part.token, self.reason or "owner-replaced", record)
-
-    # -- update
-
-    def update(self, changes: dict[str, Any]) -> None:
-        """Replace our records, under their guards."""
-        for part in self.parts:
-            try:
-                self.under_guard(part, partial(self._update, part, changes))
-            except Interrupting as interrupting:
-                raise interrupting.told() from None
-
-    def _update(self, part: Part, changes: dict[str, Any], hold: Hold) -> None:
-        self.repair(part, hold)
-        now = timestamp(self.clock.wall_ns())
-        part.write_down(encode(changed(part.record, {**changes, "updated_at": now})))
-        part.replace(hold)
 
     def disown(self) -> None:
         """We are a forked child: our parent owns it, not we."""

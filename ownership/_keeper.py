@@ -15,6 +15,7 @@ from typing import Any
 
 from ownership import _fork
 from ownership._callbacks import CALLBACKS
+from ownership._closing import abandon, close
 from ownership._errors import GuardTimeoutError, OwnershipError, explained
 from ownership._flag import Alarm
 from ownership._holding import UNSETTLED, Holding
@@ -23,7 +24,7 @@ from ownership._patrol import Patrol, Watchman
 from ownership._pinned import DirectoryChanged
 from ownership._place import Place, forget, forget_unused, places
 from ownership._rounds import Rounds
-from ownership._state import State
+from ownership._state import KEPT, State
 
 TICK = 0.25  # seconds between two looks at what is owned
 _HURRY, _HURRIES = 0.01, 20  # seconds between, and number of, looks that follow one at which a guard was busy
@@ -165,22 +166,24 @@ class Keeper:
 
     def _look(self, holding: Holding) -> None:
         if holding.handle is not None and holding.handle() is None:
-            holding.abandon()  # the finaliser comes after the collector has cleared the reference, or was interrupted
+            abandon(holding)  # the finaliser comes after the collector has cleared the reference, or was interrupted
             holding.abandoned = True
-        if holding.state is State.HELD and not holding.abandoned:
+        if holding.state is State.CLOSED or (holding.state is State.HELD and not holding.abandoned):
             try:
                 self._keep(holding)
             except (OSError, OwnershipError, DirectoryChanged) as error:
-                self._was_busy |= isinstance(error, GuardTimeoutError) or holding.state is not State.HELD
+                self._was_busy |= isinstance(error, GuardTimeoutError) or holding.state not in KEPT
                 tell(log.debug, "%s: not to be looked at now: %s", holding.primary.shown, error)
         elif holding.state is not State.ACQUIRING or holding.abandoned:
             holding.retire(State.RELEASED)
-            if holding.withdraw_quietly("released", ""):
+            if holding.withdraw_quietly(*holding.ended):
                 self.drop(holding)
             else:
                 self._was_busy = True
 
     def _keep(self, holding: Holding) -> None:
+        if holding.state is State.CLOSED:
+            close(holding, wait=0.0)
         for part in holding.parts:
             if not part.is_untouched():
                 holding.look(part, wait=0.0)
@@ -219,8 +222,8 @@ def _leave(process: int) -> None:
     """Exit hook of the process that made them: remove witnesses that stand for nothing. Records stay: we still live."""
     if os.getpid() == process:
         for holding in list(KEEPER.holdings):
-            if holding.state not in (State.HELD, State.ACQUIRING):
-                holding.withdraw_quietly("released", "")
+            if holding.state not in (*KEPT, State.ACQUIRING):
+                holding.withdraw_quietly(*holding.ended)
         for place in places():
             try:
                 place.move_out()

@@ -12,6 +12,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 VERSION = 1
 MAX_TOKEN = 2**53
+CLOSED = "closed"  # the phase of an owner that has given up what it owns until its process ends
 
 _Text = Annotated[str, Field(max_length=4096)]
 
@@ -59,7 +60,10 @@ class LeaseTerms(Value):
 
 
 class OwnerRecord(OwnerIdentity):
-    """Who owns a resource, as published in ``NAME.json``."""
+    """Who owns a resource, as published in ``NAME.json``.
+
+    :ivar reason: why it was closed
+    """
 
     version: Annotated[int, Field(ge=1)] = VERSION
     token: Annotated[int, Field(ge=1, le=MAX_TOKEN)]
@@ -74,12 +78,18 @@ class OwnerRecord(OwnerIdentity):
     endpoint: _Text | None = None
     data: dict[str, Any] = {}
     labels: dict[str, str] = {}
+    reason: _Text | None = None
+
+    @property
+    def is_closed(self) -> bool:
+        """Its owner has given it up, and has not ended yet."""
+        return self.phase == CLOSED
 
 
 class Previous(Value):
     """How the last ownership ended.
 
-    :ivar how: ``released``, ``closed``, ``died`` or ``broken``
+    :ivar how: ``released``, ``closed`` (given up, the record kept until the process ended), ``died`` or ``broken``
     :ivar at: when that was; of one that ``died``, when it was found dead: nobody knows when it died
     """
 

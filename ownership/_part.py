@@ -26,11 +26,12 @@ class Part:
     :ivar stamped: the guard may name us; said before it does
     :ivar published: the record may be there; said before it is
     :ivar made_witness: our witness in this directory was made for this claim
+    :ivar closed: our record says that it is
     :ivar retired: nothing of ours is left there
     """
 
     signature: Signature | None = None
-    confirmed = stamped = published = retired = made_witness = False
+    confirmed = stamped = published = closed = retired = made_witness = False
     _record: OwnerRecord | None = None
     _open: Descriptor | None = None  # our record, while it is the file that we published
 
@@ -196,7 +197,8 @@ class Part:
         """Take our name out of the guard: it would speak for whatever lies at the record's path when we own no more."""
         owned = self.place.owned.get(self.resource.name, self.token)  # another handle of ours may own it by now
         owner = remembered.owner
-        if owner is not None and owner.instance_id == self.instance_id and owned == self.token:
+        ours = owner is not None and owner.instance_id == self.instance_id and remembered.token <= self.token
+        if ours and owned == self.token:
             hold.write(remembered._replace(owner=None))
 
     def withdraw(self, hold: Hold) -> None:
@@ -240,7 +242,8 @@ class Part:
         if place is self.place:
             return
         place.enter(self)
-        place.owned[self.resource.name] = self.token
+        if not self.closed:
+            place.owned[self.resource.name] = self.token
         if place.owned is not self.place.owned:
             self._leave_behind()
         self._put(place, place.guard(self.resource))

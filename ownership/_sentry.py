@@ -217,7 +217,9 @@ class Sentry:
         found = None if place is None else place.directory.read(f"{self.resource.name}.json")
         record = None if found is None else decode(found[0], self.resource.shown)
         self._seen, self._settled = None if found is None else found[1], False
-        if place is not None and found is not None and self._is_by_ref(record):
+        if place is not None and found is not None and isinstance(record, OwnerRecord) and self._is_by_ref(record):
+            if record.is_closed:
+                return self._trip("record-missing", "its owner closed it")
             self._path = place.directory.file(f"{self.resource.name}.json")
             self._settled = is_settled(found[1], wall_ns)
             self._absent_since = None
@@ -251,11 +253,8 @@ class Sentry:
         return False
 
     def _is_by_ref(self, record: OwnerRecord | Malformed | None) -> bool:
-        return (
-            isinstance(record, OwnerRecord)
-            and record.token == self.ref.token
-            and record.instance_id == self.ref.owner.instance_id
-        )
+        ours = (self.ref.token, self.ref.owner.instance_id)
+        return isinstance(record, OwnerRecord) and (record.token, record.instance_id) == ours
 
     def _is_later(self, owner: OwnerIdentity | None, token: int) -> bool:
         return is_later(owner, token, self.ref.token, self.ref.owner.instance_id)

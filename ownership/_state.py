@@ -11,12 +11,14 @@ class State(enum.Enum):
     ACQUIRING = "acquiring"
     HELD = "held"
     RELEASED = "released"
+    CLOSED = "closed"  # given up; the record stays until the process ends
     HANDED_OVER = "handed over"
     LOST = "lost"
     FORKED = "forked"
 
 
 OWNING = (State.HELD, State.ACQUIRING)
+KEPT = (State.HELD, State.CLOSED)  # while a record is put back that others delete
 
 
 def adopted_by(heir: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from typing import NamedTuple
 
-from ownership._models import OwnerIdentity
+from ownership._models import OwnerIdentity, OwnerRecord
 from ownership._process import Comparison, Identity, ProcessObservation, ProcessState, compare_start_ids, printable
 
 HELD_HERE = "held by this process"
@@ -132,6 +132,9 @@ def judge(record: OwnerIdentity, seen: Observation, me: Self) -> Judgement:
     if seen.expired and not judgement.verdict.may_be_evicted:
         reason = f"its lease ran out unrenewed; {judgement.reason}"
         return Judgement(Verdict.EXPIRED, reason, judgement.elsewhere)
+    if isinstance(record, OwnerRecord) and record.is_closed and not judgement.verdict.may_be_evicted:
+        why = f" ({printable(record.reason)})" if record.reason else ""
+        return judgement._replace(reason=f"closed{why}, free once its process has ended; {judgement.reason}")
     return judgement
 
 
@@ -141,6 +144,8 @@ def _judge_image(record: OwnerIdentity, me: Self) -> Judgement | None:
         return None
     if me.holds:
         return Judgement(Verdict.LIVE, HELD_HERE)
+    if isinstance(record, OwnerRecord) and record.is_closed and not me.acquiring:
+        return Judgement(Verdict.LIVE, "this process itself has not ended")
     return Judgement(Verdict.GONE, "left over from this process, no handle holds it")
 
 
