@@ -8,7 +8,6 @@ from ownership._errors import (
     AcquireTimeoutError,
     AlreadyOwnedError,
     ContentionError,
-    CrashLoopError,
     FenceTrippedError,
     GuardTimeoutError,
     HandoverError,
@@ -16,12 +15,8 @@ from ownership._errors import (
     LossError,
     OwnershipError,
     OwnershipLostError,
-    PeerError,
     RecordError,
-    StartError,
-    StartTimeoutError,
     StopTimeoutError,
-    UnreachableError,
     UnsafeDirectoryError,
     UnsupportedFilesystemError,
     UnsupportedRecordError,
@@ -43,6 +38,7 @@ from ownership._record import schema
 from ownership._ref import OwnerRef
 from ownership._report import SentSignal, StopReport, Survivor
 from ownership._sockets._ensure import connect, ensure
+from ownership._sockets._errors import CrashLoopError, PeerError, StartError, StartTimeoutError, UnreachableError
 from ownership._sockets._listen import adopt_listener, listen
 from ownership._sockets._listener import Listener
 from ownership._sockets._peer import Peer, verify_peer, verify_worker

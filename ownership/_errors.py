@@ -15,7 +15,7 @@ OwnershipError
 ├── HandoverError            the claim stayed where it was                                         exit 1
 ├── UnreachableError (ConnectionError)  nobody answers                                             exit 1
 ├── PeerError (PermissionError)  another process than it should be is at the other end             exit 1
-├── StartError (RuntimeError)  what was to be started ended, or does not answer                    exit 1
+├── StartError (ChildProcessError)  what was started has ended, or does not answer                 exit 1
 │   └── StartTimeoutError (TimeoutError)
 ├── CrashLoopError (RuntimeError)  it has died too often lately to be started again                exit 1
 └── StopTimeoutError (TimeoutError)  somebody is left of what was to be stopped                    exit 1
@@ -196,83 +196,6 @@ class UnsupportedFilesystemError(RecordError, OSError):
 
 class HandoverError(OwnershipError):
     """Nobody adopted the claim; unless ``__cause__`` says otherwise it is still ours."""
-
-
-class UnreachableError(OwnershipError, ConnectionError):
-    """Nobody answers where *resource* says, and nobody was to be started.
-
-    :ivar record: of whoever owns it, if anybody does
-    """
-
-    _errno = errnos.ECONNREFUSED
-
-    def __init__(
-        self,
-        message: str,
-        *,
-        resource: os.PathLike[str] | str,
-        record: OwnerRecord | None = None,
-        errno: int = errnos.ECONNREFUSED,
-        hint: str = "",
-    ) -> None:
-        super().__init__(message, resource=resource, hint=hint)
-        self.record = record
-        self.errno = errno
-
-
-class PeerError(OwnershipError, PermissionError):
-    """The process at the other end of a connection is not the one that it should be, or that cannot be told.
-
-    :ivar pid: its number; 0 if it is not to be seen from here
-    """
-
-    _errno = errnos.EACCES
-
-    def __init__(
-        self, message: str, *, pid: int, resource: os.PathLike[str] | str | None = None, hint: str = ""
-    ) -> None:
-        super().__init__(message, resource=resource, hint=hint)
-        self.pid = pid
-
-
-class StartError(OwnershipError, RuntimeError):
-    """What was started to answer has ended without.
-
-    :ivar returncode: as of :class:`subprocess.Popen`: negative for a signal; ``None`` if it had not ended
-    :ivar stderr: the last lines of what it wrote there
-    """
-
-    def __init__(
-        self,
-        message: str,
-        *,
-        resource: os.PathLike[str] | str,
-        returncode: int | None,
-        stderr: str = "",
-        hint: str = "",
-    ) -> None:
-        super().__init__(message, resource=resource, hint=hint)
-        self.returncode = returncode
-        self.stderr = stderr
-
-
-class StartTimeoutError(StartError, TimeoutError):
-    """Whoever was to answer lives, but did not answer in time. It is left alone."""
-
-    _errno = errnos.ETIMEDOUT
-
-
-class CrashLoopError(OwnershipError, RuntimeError):
-    """Its owners have died again and again: it was not started once more.
-
-    :ivar deaths: how many seconds ago its owners were found dead, the latest last
-    """
-
-    def __init__(
-        self, message: str, *, resource: os.PathLike[str] | str, deaths: tuple[float, ...], hint: str = ""
-    ) -> None:
-        super().__init__(message, resource=resource, hint=hint)
-        self.deaths = deaths
 
 
 class StopTimeoutError(OwnershipError, TimeoutError):

@@ -18,7 +18,7 @@ def after_end(remembered: GuardState, examined: Examined, wall_ns: int, boot_id:
         return remembered
     if record is not None and record.is_closed:
         closed = Previous(how="closed", reason=(record.reason or "")[:_LONGEST], at=record.updated_at)
-        return remembered._replace(previous=closed)
+        return remembered._replace(previous=closed, deaths=())
     previous = Previous(how="died", reason=examined.judgement.reason[:_REASON], at=timestamp(wall_ns))
     death = Death(at=round(boottime(), 3), boot_id=(boot_id or "")[:8])
     return remembered._replace(previous=previous, deaths=(*remembered.deaths, death)[-_DEATHS:])

@@ -190,7 +190,7 @@ class Part:
         remembered = hold.recall(self.token)
         token, end = max(remembered.token, self.token), ending(how, reason[:120], wall_ns)  # type: ignore[arg-type]
         # the guard first: a waiter that sees the record go must not find a guard that still names a live owner
-        hold.write(GuardState(token, None, end, remembered.deaths, remembered.adopted))
+        hold.write(GuardState(token, None, end, (), remembered.adopted))
         self.place.directory.discard(self.filename)
 
     def blank(self, hold: Hold, remembered: GuardState) -> None:

@@ -21,6 +21,7 @@ DIRECTORY = ".leases"
 _SAFE = "._-+=@,:~ "
 _NAME_LIMIT = 180  # leaves room for ".<instance id>.new" within the 255 bytes of a file name
 _HASHED = "%-"  # an escape never yields it: "%" is always followed by two hex digits
+_SHORT = 64  # characters; what a socket is bound to has to be short (unix(7))
 _ROOM = 80  # bytes that "/.leases-<uid>/" and the suffixes add
 _COMPONENT_LIMIT, _PATH_LIMIT = 255, 4095
 
@@ -227,6 +228,12 @@ def escape(raw: bytes) -> str:
     if len(name) > _NAME_LIMIT:
         name = f"{name[:80]}{_HASHED}{hashlib.sha256(raw).hexdigest()}"
     return name
+
+
+def anchor_of(name: str) -> str:
+    """What the socket of the resource whose files are called *name* is called in the lock directory."""
+    short = name if len(name) <= _SHORT else f"{_HASHED}{hashlib.sha256(name.encode()).hexdigest()[:40]}"
+    return f"{short}.socket"
 
 
 def unescape(name: str) -> str | None:

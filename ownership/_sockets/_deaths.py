@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from ownership._errors import CrashLoopError
 from ownership._eviction import boottime
 from ownership._inspection import Inspection
 from ownership._locking import peek
 from ownership._paths import Resource, quoted
 from ownership._place import existing
+from ownership._sockets._errors import CrashLoopError
 
 _MANY, _SECONDS = 3, 60.0
 

@@ -7,15 +7,17 @@ from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
 from ownership._clock import Clock
-from ownership._errors import AlreadyOwnedError, UnreachableError, explained
+from ownership._errors import AlreadyOwnedError, OwnershipError, explained
 from ownership._inspect import find, inspect, wait
 from ownership._inspection import Inspection, Running
 from ownership._owning import acquire
 from ownership._paths import Resource, quoted, resolve
 from ownership._place import existing
 from ownership._process import ProcessTable
+from ownership._reclaim import break_claim
 from ownership._sockets._deaths import refuse_crash_loop
 from ownership._sockets._dial import Answer, dial
+from ownership._sockets._errors import UnreachableError
 from ownership._sockets._peer import verify_peer
 from ownership._sockets._start import SUFFIX, Starting, failure_of, is_starting, stderr_of
 from ownership._stop import stop
@@ -198,13 +200,23 @@ class Ensuring:
                     return None
                 refuse_crash_loop(self._resource, self._registry, seen, self._processes.current().boot_id)
             else:
-                stop(self.unfit.ref, grace=self._order.grace)
+                self._end(self.unfit)
             self.fresh = True
             order = self._order
             starting = Starting(
                 claim, self._resource, command, order.environ, order.folder, self._clock, self._processes
             )
             return starting.run(self._attempt, self._is_owned, self._deadline)
+
+    def _end(self, owner: Running) -> None:
+        """Stop it, and take its record away, so that it does not count as one that died by itself."""
+        stop(owner.ref, grace=self._order.grace)
+        try:
+            break_claim(
+                self._resource.path, token=owner.record.token, registry=self._registry, processes=self._processes
+            )
+        except OwnershipError:
+            pass  # somebody else owns it by now: whoever we start will say so
 
     def _is_owned(self) -> bool:
         return not _may_be_served_anew(self._inspect(self._resource.path))

@@ -8,7 +8,6 @@ others removed is linked again to the very socket that was there, with whoever w
 from __future__ import annotations
 
 import errno
-import hashlib
 import os
 import socket
 import stat
@@ -16,14 +15,13 @@ from typing import NamedTuple
 
 from ownership._directory import LockDirectory
 from ownership._errors import AlreadyOwnedError, explained
-from ownership._paths import Resource, quoted
+from ownership._paths import Resource, anchor_of, quoted
 from ownership._process import ProcessTable, listeners_at, peer_facts, printable
 from ownership._sockets._address import reachable
 from ownership._sockets._dial import Answer, dial
 from ownership._verdict import Verdict
 
 _TRIES = 20  # times that something may come to the path while we clear it
-_LONGEST = 64  # characters of a name that an anchor is called by; a socket's name has to be short
 
 FileId = tuple[int, int]
 
@@ -75,9 +73,8 @@ def _advice(error: OSError) -> str:
 
 def anchors(directory: LockDirectory, resource: Resource) -> tuple[str, str]:
     """Where the anchor of *resource* belongs: in its lock directory; beside it, if that is on another filesystem."""
-    name = resource.name
-    short = name if len(name) <= _LONGEST else f"%-{hashlib.sha256(name.encode()).hexdigest()[:40]}"
-    return directory.file(f"{short}.socket"), f"{resource.parent.rstrip('/')}/.{short}.socket"
+    name = anchor_of(resource.name)
+    return directory.file(name), f"{resource.parent.rstrip('/')}/.{name}"
 
 
 def file_id(found: os.stat_result) -> FileId:

@@ -39,6 +39,7 @@ def listen(
     uid: int = -1,
     gid: int = -1,
     backlog: int = _BACKLOG,
+    release: Literal["exit", "close"] = "exit",
     on_wait: OnWait | None = None,
     on_stopped: Literal["wait", "resume", "evict"] = "wait",
     clock: Clock = SYSTEM_CLOCK,
@@ -69,6 +70,7 @@ def listen(
     :param uid: account that the socket is given to, -1: ours
     :param gid: group that the socket is given to, -1: ours
     :param backlog: how many may wait to be accepted
+    :param release: when others may own it: once this process has ended (``"exit"``), or once it is closed
     :returns: a listener; use it as a context manager
     :raises AlreadyOwnedError: somebody else owns it, or listens there without a record
     :raises OSError: something else is at the path, or it cannot be bound
@@ -76,7 +78,7 @@ def listen(
 
     What :func:`ownership.acquire` raises is raised here too; *on_wait*, *on_stopped*, *clock* and *processes* are its.
     """
-    _check(mode, backlog)
+    _check(mode, backlog, release)
     host = checked_host(address) if isinstance(address, tuple) else None
     given = None if sock is None else passed_socket(sock, None if isinstance(address, tuple) else address, backlog)
     shared = None if registry is None else pin_registry(registry)
@@ -104,16 +106,22 @@ def listen(
             directory, table = claim._holding.part.place.directory, processes or system_processes()
             bound = made = UnixSocket(target, directory, Permissions(mode, uid, gid), backlog, table)
             made.open(lambda: claim.announce(PHASE, endpoint=made.endpoint, data=data))
-        return Listener(claim, bound)
+        return Listener(claim, bound, until_exit=release == "exit")
     except BaseException:
         _undo(claim, bound)
         raise
 
 
-def adopt_listener(connection: socket.socket, *, processes: ProcessTable | None = None) -> Listener:
+def adopt_listener(
+    connection: socket.socket,
+    *,
+    release: Literal["exit", "close"] = "exit",
+    processes: ProcessTable | None = None,
+) -> Listener:
     """Listen on what a predecessor hands over on *connection* (:meth:`Listener.handover`), and own it from now on.
 
     :param connection: to the predecessor, of a unix socket; give it a timeout, or this waits for ever
+    :param release: as in :func:`listen`
     :raises HandoverError: nothing came, or too late: the predecessor owns on, or has ended
     :raises OSError: the connection failed
     """
@@ -126,7 +134,8 @@ def adopt_listener(connection: socket.socket, *, processes: ProcessTable | None 
             raise HandoverError(f"no claim was handed over: {error}") from None
         raise
     try:
-        return Listener(claim, _taken(passed, claim, processes or system_processes()))
+        bound = _taken(passed, claim, processes or system_processes())
+        return Listener(claim, bound, until_exit=release == "exit")
     except BaseException:
         passed.listening.close()
         claim.release("adopting the socket failed")
@@ -147,11 +156,13 @@ def _taken(passed: Passed, claim: Claim, processes: ProcessTable) -> Bound:
     return bound
 
 
-def _check(mode: int, backlog: int) -> None:
+def _check(mode: int, backlog: int, release: str) -> None:
     if type(mode) is not int or not 0 <= mode <= 0o777:
         raise ValueError(f"mode must be an integer from 0 to 0o777, got {mode!r}")
     if type(backlog) is not int or not 0 <= backlog <= 2**31 - 1:
         raise ValueError(f"backlog must be an integer >= 0, got {backlog!r}")
+    if release not in ("exit", "close"):
+        raise ValueError(f"release must be 'exit' or 'close', got {release!r}")
 
 
 def _target(

@@ -38,7 +38,8 @@ class Listener:
     As a context manager it is closed at the end of the block. A forked child's copy closes its own descriptor only.
     """
 
-    def __init__(self, claim: Claim, bound: Bound) -> None:
+    def __init__(self, claim: Claim, bound: Bound, *, until_exit: bool) -> None:
+        self._until_exit = until_exit
         self._claim = claim
         self._bound = bound
         self._process = os.getpid()
@@ -116,6 +117,10 @@ class Listener:
     def close(self, reason: str = "") -> None:
         """Stop listening, remove the path if it is still ours, and give up the claim. A second call does nothing.
 
+        By default nobody else owns the resource before this process has ended (see :meth:`Claim.retire`), since a
+        program that has closed its socket may be busy for a while yet; but it may listen there again itself. With
+        ``listen(release="close")`` anybody may from now on.
+
         :param reason: kept as the reason why this ownership ended, at most 120 characters
         :raises OSError: the path or the record cannot be removed; everything else was done
         """
@@ -133,7 +138,10 @@ class Listener:
             self._withdraw()
 
     def _end(self, reason: str) -> None:
-        self._claim.release(reason)
+        if self._until_exit:
+            self._claim.retire(reason)
+        else:
+            self._claim.release(reason)
 
     def _withdraw(self) -> None:
         """Under the guard, so that no successor can have put its own socket there in between."""

@@ -9,9 +9,10 @@ import struct
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from ownership._errors import HandoverError, PeerError
+from ownership._errors import HandoverError
 from ownership._process import peer_facts
 from ownership._sockets._bound import Bound, UnixSocket
+from ownership._sockets._errors import PeerError
 from ownership._sockets._file import Permissions
 from ownership._system import euid
 

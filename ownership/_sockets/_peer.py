@@ -7,7 +7,6 @@ import socket
 from dataclasses import dataclass
 
 from ownership._clock import SYSTEM_CLOCK, Clock
-from ownership._errors import PeerError
 from ownership._inspect import inspect
 from ownership._inspection import Inspection, Running
 from ownership._paths import StrPath, quoted, shown
@@ -21,6 +20,7 @@ from ownership._process import (
     system_processes,
 )
 from ownership._ref import OwnerRef
+from ownership._sockets._errors import PeerError
 
 _GENERATIONS = 64  # between us and a worker
 

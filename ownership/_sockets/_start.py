@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from ownership._claim import Claim
 from ownership._clock import Clock
-from ownership._errors import StartError, StartTimeoutError, explained
+from ownership._errors import explained
 from ownership._inspection import Inspection
 from ownership._paths import Resource, quoted
 from ownership._process import ProcessState, ProcessTable, printable
+from ownership._sockets._errors import StartError, StartTimeoutError
 from ownership._sockets._nursery import look_after
 from ownership._system import NO_FOLLOW
 

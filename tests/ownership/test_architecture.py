@@ -39,6 +39,7 @@ MAY_READ_PROC = {
         "_directory",
         "_making",
         "_files",
+        "_sockets",
     ),
     "testing",
 }
@@ -189,7 +190,13 @@ def test_proc_is_read_in_few_places() -> None:
                 and id(node) not in docstrings
             ):
                 assert owner_of(name) in MAY_READ_PROC, f"{name} line {node.lineno}: {node.value}"
-    for name in ("ownership._directory", "ownership._witness", "ownership._making", "ownership._files"):
+    for name in (
+        "ownership._directory",
+        "ownership._witness",
+        "ownership._making",
+        "ownership._files",
+        "ownership._sockets._address",
+    ):
         for node in ast.walk(TREES.get(name, ast.Module([], []))):
             if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.startswith("/proc"):
                 assert node.value.startswith("/proc/self/fd"), name

@@ -17,6 +17,7 @@ from ownership import (
     AcquireTimeoutError,
     AlreadyOwnedError,
     ContentionError,
+    CrashLoopError,
     FenceTrippedError,
     GuardTimeoutError,
     HandoverError,
@@ -25,11 +26,15 @@ from ownership import (
     OwnerRecord,
     OwnershipError,
     OwnershipLostError,
+    PeerError,
     RecordError,
     SentSignal,
+    StartError,
+    StartTimeoutError,
     StopReport,
     StopTimeoutError,
     Survivor,
+    UnreachableError,
     UnsafeDirectoryError,
     UnsupportedFilesystemError,
     UnsupportedRecordError,
@@ -54,6 +59,11 @@ ERRORS: list[tuple[OwnershipError, tuple[type[BaseException], ...], int]] = [
     (UnsafeDirectoryError("0777", resource="/run", hint="chmod"), (RecordError, PermissionError), 65),
     (UnsupportedFilesystemError("nfs", resource="/run", hint="registry"), (RecordError, OSError), 65),
     (HandoverError("nobody came", resource="/run/x", hint="adopt"), (OwnershipError,), 1),
+    (UnreachableError("nobody", resource="/run/x", record=OWNER, hint="start"), (ConnectionError, OSError), 1),
+    (PeerError("stranger", pid=12, resource="/run/x", hint="do not talk"), (PermissionError, OSError), 1),
+    (StartError("ended", resource="/run/x", returncode=3, stderr="why", hint="look"), (ChildProcessError,), 1),
+    (StartTimeoutError("slow", resource="/run/x", returncode=None, hint="wait"), (StartError, TimeoutError), 1),
+    (CrashLoopError("again", resource="/run/x", deaths=(3.0, 1.0, 0.0), hint="find out"), (RuntimeError,), 1),
     (StopTimeoutError("still there", report=LEFT, resource="/run/x", hint="look"), (TimeoutError, OSError), 1),
 ]
 by_class = pytest.mark.parametrize(
@@ -66,10 +76,7 @@ def test_every_public_error_is_in_the_table() -> None:
     concrete = {kind for kind in public if isinstance(kind, type) and issubclass(kind, OwnershipError)}
     abstract = {OwnershipError, ContentionError, LossError, RecordError}
     tested = {type(error) for error, _, _ in ERRORS} | abstract
-    assert {kind for kind in concrete if kind.__name__ not in _NOT_MINE} == tested
-
-
-_NOT_MINE = {"CrashLoopError"}  # tested with what raises them
+    assert concrete == tested
 
 
 @by_class
@@ -103,7 +110,14 @@ def test_an_error_shows_its_hint_in_a_traceback(
 
 @pytest.mark.parametrize("error", [error for error, _, _ in ERRORS if isinstance(error, OSError)], ids=repr)
 def test_an_error_that_is_an_oserror_has_its_fields(error: Any) -> None:
-    assert error.errno in {errno.EAGAIN, errno.ETIMEDOUT, errno.EACCES, errno.EOPNOTSUPP}
+    assert error.errno in {
+        errno.EAGAIN,
+        errno.ETIMEDOUT,
+        errno.EACCES,
+        errno.EOPNOTSUPP,
+        errno.ECONNREFUSED,
+        errno.ECHILD,
+    }
     assert (error.strerror, error.filename) == (error.message, error.resource)
 
 

@@ -33,8 +33,14 @@ def test_every_way_to_find_an_owner_dead_counts_its_death(tmp_path: Path) -> Non
     list(ownership.reclaim_all(tmp_path))
     assert len(guard_of(tmp_path / "x")["deaths"]) == 1
     die_owning(tmp_path / "x")
+    with ownership.acquire(tmp_path / "x"):
+        assert len(guard_of(tmp_path / "x")["deaths"]) == 2
+
+
+def test_a_clean_release_ends_a_row_of_deaths(tmp_path: Path) -> None:
+    die_owning(tmp_path / "x")
     taken(tmp_path / "x")
-    assert len(guard_of(tmp_path / "x")["deaths"]) == 2
+    assert "deaths" not in guard_of(tmp_path / "x")
 
 
 def test_a_reclaimed_heir_is_no_loss_of_its_predecessor(tmp_path: Path) -> None:
