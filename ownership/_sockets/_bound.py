@@ -102,22 +102,19 @@ class UnixSocket(Bound):
             try:
                 if not last:
                     published()
-                self._find(listening, anchor)
+                self.take(listening, anchor, file_at(anchor))
+                show(anchor, self._resource.path, self._resource, self._processes)
                 return
             except BaseException as error:
                 listening.close()
+                self.withdraw()
                 discard(anchor)
-                self.anchor = None
                 if not (isinstance(error, OSError) and error.errno == errno.EXDEV and not last):
                     raise
 
     def take(self, listening: Socket, anchor: str | None, which: FileId | None) -> None:
         """Be the one that somebody else opened, and found to be *which*."""
         self.socket, self.anchor, self.which = listening, anchor, which
-
-    def _find(self, listening: socket.socket, anchor: str) -> None:
-        show(anchor, self._resource.path, self._resource, self._processes)
-        self.socket, self.anchor, self.which = listening, anchor, file_at(anchor)
 
     def restore(self) -> None:
         """Be found again, as the same socket if it has its anchor still, else as a new one.

@@ -39,16 +39,17 @@ class Listener:
     """
 
     def __init__(self, claim: Claim, bound: Bound, *, until_exit: bool) -> None:
+        self._closed = True  # until it is complete
         self._until_exit = until_exit
         self._claim = claim
         self._bound = bound
         self._process = os.getpid()
         self._mutex: Any = threading.RLock()
-        self._closed = False
         self._path_lost = False
         self._on_path_lost: tuple[Callable[[Listener], object], ...] = ()
         self._watcher = _Watcher(self)
         claim.on_loss(self._watcher.claim_lost)
+        self._closed = False
         if bound.path is not None:
             _keeper.KEEPER.attend(self._watcher, _TICK, bound.path)
 
@@ -215,6 +216,10 @@ class Listener:
 
     def __del__(self) -> None:
         if getattr(self, "_closed", True) or sys.is_finalizing() or self._process != os.getpid():
+            return
+        if not self._claim.held:  # lost, or the call that was to return this was interrupted
+            self._closed = True
+            self._bound.close()
             return
         warnings.warn(f"unclosed listener on {self.endpoint} was garbage-collected", ResourceWarning, stacklevel=2)
         try:
