@@ -37,7 +37,8 @@ def ensure(
     Guaranteed: of all clients that ask at once, one starts, and the others wait for that; if it dies meanwhile, another
     one goes on. Nobody is started while an owner of the resource lives, answering or not. What is started has to own
     *address* (:func:`ownership.listen`); it goes on when the client has ended, in a session of its own, without input
-    or output but for its standard error, which goes to ``NAME.start.stderr`` in the lock directory.
+    or output but for its standard error, which goes to ``NAME.start.TOKEN.stderr`` in the lock directory: those
+    of the last few starts are kept.
 
     Not guaranteed: that whoever answers is the recorded owner, unless *match* is given; see :func:`verify_peer`.
 

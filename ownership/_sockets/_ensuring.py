@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
@@ -19,7 +20,7 @@ from ownership._sockets._deaths import refuse_crash_loop
 from ownership._sockets._dial import Answer, dial
 from ownership._sockets._errors import UnreachableError
 from ownership._sockets._peer import verify_peer
-from ownership._sockets._start import SUFFIX, Starting, failure_of, is_starting, stderr_of
+from ownership._sockets._start import SUFFIX, Logs, Starting, failure_of, is_starting
 from ownership._stop import stop
 from ownership._verdict import Verdict
 
@@ -45,11 +46,11 @@ class Order(NamedTuple):
 class Ensuring:
     """One call.
 
-    :ivar followed: the token of whoever we saw starting
+    :ivar before: the last token of a start before ours: one that fails after that has failed for us too
     :ivar unfit: an owner that does not match and is to be replaced
     """
 
-    followed: int | None = None
+    before: int | None = None
     unfit: Running | None = None
     fresh = False
     _last: Exception | Answer | None = None
@@ -174,10 +175,11 @@ class Ensuring:
     def _start_or_follow(self, command: list[str]) -> Any:
         """Start, or wait a while for whoever starts already."""
         seen = self._inspect(self._start)
-        if failure := failure_of(self._resource, seen, self.followed, self._log()):
+        if self.before is None:
+            self.before = seen.token - (seen.verdict is not Verdict.FREE)
+        if failure := failure_of(self._resource, seen, self.before, self._logs()):
             raise failure
         if seen.record is not None and (not seen.verdict.may_be_evicted or self._comes(seen)):
-            self.followed = seen.record.token
             self._follow(seen)
             return None
         try:
@@ -188,10 +190,11 @@ class Ensuring:
                 clock=self._clock,
                 processes=self._processes,
             )
-        except AlreadyOwnedError as error:
-            self.followed = error.record.token if error.record else None
+        except AlreadyOwnedError:
+            self._rest(seen)
             return None
-        with claim:
+        with contextlib.ExitStack() as unless_started:
+            unless_started.callback(claim.release)
             if (reached := self._attempt()) is not None:  # somebody may just have been started
                 return reached
             if self.unfit is None:
@@ -206,6 +209,7 @@ class Ensuring:
             starting = Starting(
                 claim, self._resource, command, order.environ, order.folder, self._clock, self._processes
             )
+            unless_started.pop_all()  # it keeps the claim while what it starts may still come
             return starting.run(self._attempt, self._is_owned, self._deadline)
 
     def _end(self, owner: Running) -> None:
@@ -243,10 +247,10 @@ class Ensuring:
         except AlreadyOwnedError:
             pass
 
-    def _log(self) -> str:
+    def _logs(self) -> Logs | None:
         start = resolve(self._start, whole=self._registry is not None)
         place = existing(start, self._registry)
-        return stderr_of(place.directory.path, start.name) if place is not None else ""
+        return Logs(place.directory.path, start.name) if place is not None else None
 
 
 def _may_be_served_anew(seen: Inspection) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ownership._claim import Claim
 from ownership._clock import Clock
@@ -16,13 +16,15 @@ from ownership._process import ProcessState, ProcessTable, printable
 from ownership._sockets._errors import StartError, StartTimeoutError
 from ownership._sockets._nursery import look_after
 from ownership._system import NO_FOLLOW
+from ownership._verdict import Verdict
 
 if TYPE_CHECKING:
     from subprocess import Popen
 
+LOG = ".stderr"
 SUFFIX = ".start"  # of the resource that whoever starts owns meanwhile
 _QUICK, _SLOW = 0.001, 0.02  # seconds between two attempts to connect, at first and at most
-_TAIL, _LINES = 4096, 20  # bytes and lines of stderr that are told
+_TAIL, _LINES, _KEPT = 4096, 20, 3  # bytes and lines of stderr that are told; files of it before the next
 _FAILED = re.compile(r"not started: exit (-?\d+)")
 
 
@@ -61,7 +63,9 @@ class Starting:
         self._folder = folder
         self._clock = clock
         self._processes = processes
-        self._log = stderr_of(claim._holding.part.directory, claim._holding.part.resource.name)
+        part = claim._holding.part
+        self._logs = Logs(part.directory, part.resource.name)
+        self._log = self._logs.path(part.token)
 
     def run(self, attempt: Callable[[], Any], is_owned: Callable[[], bool], deadline: float) -> Any:
         """Start it; what *attempt* gives once that is not ``None``.
@@ -70,9 +74,10 @@ class Starting:
         :raises StartError: it ended, and nobody owns the resource
         :raises StartTimeoutError: it lives, and *attempt* gave nothing until *deadline*
         """
-        child = self._spawn()
+        child: Popen[bytes] | None = None
         parked = False
         try:
+            child = self._spawn()
             start_id = self._processes.observe(child.pid).start_id
             self._claim.announce("starting", data={"child": child.pid, "child_start_id": start_id})
             pause = _QUICK
@@ -89,15 +94,17 @@ class Starting:
                 self._clock.wait(min(pause, left))
                 pause = min(pause * 1.5, _SLOW)
         finally:
-            if parked:  # it may still come: until then nobody is to start another one
+            if child is not None and parked:  # it may still come: until then nobody is to start another one
                 look_after(child, is_owned, self._claim.release)
             else:
-                look_after(child)
+                if child is not None:
+                    look_after(child)
                 self._claim.release()
 
     def _spawn(self) -> Popen[bytes]:
         import subprocess  # heavy, and only needed by whoever starts
 
+        self._logs.sweep()
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | NO_FOLLOW
         with open(self._log, "wb", opener=lambda path, _: os.open(path, flags, 0o600)) as stderr:
             try:
@@ -128,9 +135,29 @@ class Starting:
         )
 
 
-def stderr_of(directory: str, name: str) -> str:
-    """Where the standard error of whatever is started goes."""
-    return f"{directory}/{name}.stderr"
+class Logs(NamedTuple):
+    """What those wrote to standard error that were started: a file for each start, named by the starter's token."""
+
+    directory: str
+    name: str
+
+    def path(self, token: int) -> str:
+        return f"{self.directory}/{self.name}.{token}{LOG}"
+
+    def sweep(self) -> None:
+        """Remove all but the last few: clients may still be about to read those."""
+        with os.scandir(self.directory) as entries:
+            found = [
+                (int(middle), entry.path)
+                for entry in entries
+                if entry.name.startswith(f"{self.name}.") and entry.name.endswith(LOG)
+                if (middle := entry.name[len(self.name) + 1 : -len(LOG)]).isdecimal()
+            ]
+        for _, path in sorted(found)[:-_KEPT]:
+            try:
+                os.unlink(path)
+            except OSError:  # it is only clutter
+                pass
 
 
 def tail(path: str) -> str:
@@ -158,16 +185,15 @@ def start_error(resource: Resource, returncode: int, log: str) -> StartError:
     )
 
 
-def failure_of(resource: Resource, seen: Inspection, token: int | None, log: str) -> StartError | None:
-    """The failure of the start that we waited for, if that is how it ended.
+def failure_of(resource: Resource, seen: Inspection, before: int, logs: Logs | None) -> StartError | None:
+    """The failure of a start that began after *before*, a token, if that is how the last one ended.
 
-    :param seen: of ``PATH.start``, once it was over
-    :param token: by which whoever started owned it
+    :param seen: of ``PATH.start``
     """
-    if seen.previous is None or token is None or seen.token != token:
+    if seen.previous is None or seen.verdict is not Verdict.FREE or seen.token <= before or logs is None:
         return None
     found = _FAILED.match(seen.previous.reason)
-    return None if found is None else start_error(resource, int(found[1]), log)
+    return None if found is None else start_error(resource, int(found[1]), logs.path(seen.token))
 
 
 def is_starting(record_data: Mapping[str, Any], processes: ProcessTable) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import socket
@@ -392,8 +393,9 @@ def test_whoever_lost_the_claim_refuses_its_clients_by_itself(path: Path) -> Non
 
 
 def test_nobody_else_listens_before_the_process_has_ended(path: Path) -> None:
-    with running(SERVER, path) as owner, running(SERVER, path, '{"timeout": 30}') as heir:
+    with running(SERVER, path) as owner, contextlib.ExitStack() as stack:
         owner.hear()
+        heir = stack.enter_context(running(SERVER, path, '{"timeout": 30}'))
         assert owner.ask("close")
         assert not path.exists()
         with pytest.raises(ownership.AlreadyOwnedError, match="clos"):
@@ -676,8 +678,9 @@ def test_of_racing_starters_one_owns_and_is_reached(path: Path, rounds: int) -> 
 
 def test_a_successor_of_an_immediate_restart_waits_for_its_predecessor(path: Path) -> None:
     """The old one takes its time to end: timeout 0 is refused, a longer one owns once it has ended."""
-    with running(SERVER, path) as old, running(SERVER, path, '{"timeout": 30}') as heir:
+    with running(SERVER, path) as old, contextlib.ExitStack() as stack:
         old.hear()
+        heir = stack.enter_context(running(SERVER, path, '{"timeout": 30}'))
         old.ask("close")
         assert run(SERVER_ONCE, path) == "AlreadyOwnedError"
         old.signal(signal.SIGTERM)
