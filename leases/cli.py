@@ -26,6 +26,7 @@ _COMMANDS = {
     "reclaim": "reclaim",
     "break": "break_",
     "stop": "stop",
+    "replace": "replace",
     "doctor": "doctor",
     "watch": "watch",
     "schema": "schema",

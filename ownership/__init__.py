@@ -36,7 +36,9 @@ from ownership._reclaim import break_claim, reclaim
 from ownership._reclaim_all import reclaim_all
 from ownership._record import schema
 from ownership._ref import OwnerRef
+from ownership._replacing import replace
 from ownership._report import SentSignal, StopReport, Survivor
+from ownership._request import StopRequest
 from ownership._sockets._ensure import connect, ensure
 from ownership._sockets._errors import CrashLoopError, PeerError, StartError, StartTimeoutError, UnreachableError
 from ownership._sockets._listen import adopt_listener, listen
@@ -81,6 +83,7 @@ __all__ = [
     "StartError",
     "StartTimeoutError",
     "StopReport",
+    "StopRequest",
     "StopTimeoutError",
     "Survey",
     "Survivor",
@@ -109,6 +112,7 @@ __all__ = [
     "reclaim",
     "reclaim_all",
     "release_if_frozen",
+    "replace",
     "running",
     "schema",
     "signal_group_if_held",

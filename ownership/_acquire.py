@@ -13,7 +13,7 @@ from ownership import _keeper
 from ownership._clock import Clock
 from ownership._draft import draft, new_token
 from ownership._errors import AlreadyOwnedError, OwnershipError, explained
-from ownership._eviction import after_end
+from ownership._eviction import Ended, after_end
 from ownership._examine import FREE, Examined, Examiner
 from ownership._guard import PATIENCE, Busy, Guard, Interrupting
 from ownership._hold import Hold
@@ -26,6 +26,7 @@ from ownership._pinned import DirectoryChanged
 from ownership._place import Place, pinned
 from ownership._process import Identity
 from ownership._refusing import Refused, Unsettled
+from ownership._request import answer
 from ownership._state import State
 from ownership._stopped import Stopped
 from ownership._sweep import sweep
@@ -52,6 +53,7 @@ class Acquisition:
     moves = 0
     settled = False
     waiter: Waiter | None = None
+    ended: Ended | None = None  # by us
 
     def __init__(
         self,
@@ -230,13 +232,15 @@ class Acquisition:
             self._clear_temporary(place, resource, remembered.owner)
         part.stamped = True
         if examined is not FREE:
-            remembered = after_end(remembered, examined, wall_ns, self.me.boot_id)
-        _, _, previous, deaths, adopted = remembered
+            remembered = after_end(remembered, examined, wall_ns, self.me.boot_id, self.ended)
+        _, _, previous, deaths, adopted, requested = remembered
         hold.write(GuardState(token, place.identity(self.me), previous, deaths, adopted))
         if examined.signature is not None:
             place.directory.remove(part.filename, examined.signature)
         place.owned[resource.name] = token
         part.publish(hold)
+        if requested:
+            answer(place, hold)
         if part.made_witness or (examined is not FREE and examined.verdict.is_dead):
             self.littered.append(place)
 

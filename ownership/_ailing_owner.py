@@ -12,6 +12,7 @@ from ownership._finding import Fact, Finding, FindingCode, Severity, Subject
 from ownership._models import VERSION, GuardState, Malformed, OwnerIdentity, OwnerRecord
 from ownership._paths import shown
 from ownership._process import Comparison, Identity, ProcessState, ProcessTable, compare_start_ids, printable
+from ownership._request import Asker
 from ownership._verdict import Verdict, WitnessState, same_namespace
 
 NOTHING_BLOCKED = "nothing is blocked: the next acquire takes over by itself; this removes the record now"
@@ -23,6 +24,7 @@ class Case(NamedTuple):
 
     :ivar remembered: what its guard remembers
     :ivar witness: what its owner's witness says, where it was asked
+    :ivar asker: who asks its owner to go
     """
 
     subject: Subject
@@ -30,6 +32,7 @@ class Case(NamedTuple):
     remembered: GuardState
     processes: ProcessTable
     witness: WitnessState | None = None
+    asker: Asker | None = None
 
     @property
     def token(self) -> int:
@@ -128,10 +131,8 @@ def _zombie(case: Case, owner: OwnerIdentity) -> Finding:
         duty += "; a container whose pid 1 does not: start it with an init (docker run --init)"
     what = f"its owner, pid {owner.pid}, has exited, and its parent, {parent.named}, has not reaped it"
     facts |= {**parent.facts("parent_"), **(way.facts if way else {})}
-    advice = (
-        f"{duty}; {NOTHING_BLOCKED if way is None else 'nothing is blocked: the next acquire takes over by itself'}"
-    )
-    return case.found(FindingCode.ZOMBIE, Severity.NOTE, what, advice, remedy, facts)
+    blocked = NOTHING_BLOCKED if way is None else "nothing is blocked: the next acquire takes over by itself"
+    return case.found(FindingCode.ZOMBIE, Severity.NOTE, what, f"{duty}; {blocked}", remedy, facts)
 
 
 def _reused(case: Case, owner: OwnerIdentity) -> Finding:

@@ -14,12 +14,14 @@ from typing import Any, NoReturn, Self
 
 from ownership import _closing, _keeper, _kept
 from ownership._arguments import checked_labels, checked_timeout
+from ownership._asked import Listening, request_to
 from ownership._errors import OwnershipError, OwnershipLostError
 from ownership._handover import HandingOver, Heir
 from ownership._holding import Holding
 from ownership._models import CLOSED, OwnerRecord
 from ownership._process import printable
 from ownership._ref import OwnerRef
+from ownership._request import StopRequest
 from ownership._state import OWNING, State
 from ownership._updating import update
 
@@ -35,6 +37,8 @@ class Claim:
     Not guaranteed: anything against programs that ignore the records; that a process paused between ``verify()`` and
     its next write still owns at that write (pass :attr:`token` along where it matters).
     """
+
+    _listening: Listening | None = None
 
     def __init__(self, holding: Holding) -> None:
         self._holding = holding
@@ -72,6 +76,15 @@ class Claim:
     def lost(self) -> threading.Event:
         """Set once this claim has lost its resource; never cleared. A release is no loss."""
         return self._holding.lost
+
+    @property
+    def stop_request(self) -> StopRequest | None:
+        """Who asks this owner to go, why, and since when, by looking; ``None`` if nobody does, or it cannot be told.
+
+        To be read at any moment, also in a handler of SIGTERM: whoever replaces an owner asks before it signals. A
+        request whose asker has ended, or was stopped for longer than it may take, is none.
+        """
+        return request_to(self._holding)
 
     @property
     def held(self) -> bool:
@@ -136,6 +149,22 @@ class Claim:
         if not callable(callback):
             raise ValueError(f"callback must be callable, got {callback!r}")
         self._holding.on_loss(callback)
+
+    def on_stop_request(self, callback: Callable[[StopRequest], object]) -> None:
+        """Have *callback* called once for everybody who asks this owner to go (:func:`replace`), with the request.
+
+        The keeper looks every 250 ms, also for a request that stands already. To comply, :meth:`release` the claim:
+        whoever asked then owns at once, and nothing is signalled. Callbacks run as those of :meth:`on_loss` do.
+
+        :raises OSError: the thread for callbacks cannot be started
+        :raises ValueError: *callback* cannot be called
+        """
+        if not callable(callback):
+            raise ValueError(f"callback must be callable, got {callback!r}")
+        self._holding.require_held()
+        if self._listening is None:
+            self._listening = Listening(self._holding)
+        self._listening.add(callback)
 
     def release(self, reason: str = "") -> None:
         """Give it up. Only what is still ours is removed; a second release does nothing.

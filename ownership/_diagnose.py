@@ -34,6 +34,7 @@ from ownership._pinned import Signature
 from ownership._place import Place, opened
 from ownership._premises import survey
 from ownership._process import ProcessTable, lock_holders
+from ownership._request import asker_of
 from ownership._verdict import Verdict, WitnessState, same_namespace
 from ownership._witness import SUFFIX, ask
 
@@ -154,7 +155,8 @@ class _Round:
                 found.append(shut)
         try:
             examined = self._examine(subject.resource, remembered)
-            case = Case(subject, examined, remembered, self._examiner.processes, self._witness(examined))
+            asker = asker_of(self._quick, place, subject.resource) if remembered.requested else None
+            case = Case(subject, examined, remembered, self._examiner.processes, self._witness(examined), asker)
             found += [*ailments_of_owner(case), *ailments_of_change(case)]
         except (OSError, OwnershipError) as error:
             found.append(unusable_file(subject, "json", error))

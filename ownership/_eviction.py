@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import NamedTuple
 
 from ownership._examine import Examined
 from ownership._models import Death, GuardState, Previous, timestamp
@@ -11,14 +12,28 @@ _DEATHS = 3  # remembered
 _REASON, _LONGEST = 80, 120  # characters of a reason of ours, and of one that was given
 
 
-def after_end(remembered: GuardState, examined: Examined, wall_ns: int, boot_id: str | None) -> GuardState:
-    """*remembered* and, if the owner is found dead for the first time, its death; or that it had closed before."""
+class Ended(NamedTuple):
+    """An owner that whoever acquires has ended, and why."""
+
+    instance_id: str
+    reason: str
+
+
+def after_end(
+    remembered: GuardState, examined: Examined, wall_ns: int, boot_id: str | None, ended: Ended | None = None
+) -> GuardState:
+    """*remembered* and, if the owner is found dead for the first time, its death; or that it had closed before.
+
+    :param ended: whom the caller has ended: that is no death of its own
+    """
     judged, last, record = examined.owner, remembered.owner, examined.record
     if not examined.verdict.is_dead or judged is None or last is None or last.instance_id != judged.instance_id:
         return remembered
     if record is not None and record.is_closed:
         closed = Previous(how="closed", reason=(record.reason or "")[:_LONGEST], at=record.updated_at)
         return remembered._replace(previous=closed, deaths=())
+    if ended is not None and ended.instance_id == judged.instance_id:
+        return remembered._replace(previous=Previous(how="died", reason=ended.reason[:_LONGEST], at=timestamp(wall_ns)))
     previous = Previous(how="died", reason=examined.judgement.reason[:_REASON], at=timestamp(wall_ns))
     death = Death(at=round(boottime(), 3), boot_id=(boot_id or "")[:8])
     return remembered._replace(previous=previous, deaths=(*remembered.deaths, death)[-_DEATHS:])

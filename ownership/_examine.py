@@ -37,6 +37,7 @@ class Examined(NamedTuple):
     :ivar raw: the bytes of the record
     :ivar directory: where the record is
     :ivar unsettled: malformed, and the guard names nobody: nothing can be decided before a live keeper had its tick
+    :ivar request: nobody owns it, but this is the request of somebody, the ``owner`` here, who alone may acquire
     """
 
     judgement: Judgement
@@ -47,6 +48,7 @@ class Examined(NamedTuple):
     unsettled: bool = False
     raw: bytes | None = None
     directory: str | None = None
+    request: OwnerRecord | None = None
 
     @property
     def verdict(self) -> Verdict:
@@ -61,12 +63,16 @@ FREE = Examined(Judgement(Verdict.FREE, "nobody owns it"))
 
 
 class Examiner(NamedTuple):
-    """Who looks, and through what."""
+    """Who looks, and through what.
+
+    :ivar asking: the token of our own request, which is not in our own way
+    """
 
     processes: ProcessTable
     clock: Clock
     kept: frozenset[str] = frozenset()
     acquiring: bool = False
+    asking: int = 0
 
     def examine(self, place: Place, resource: Resource, guard: GuardState) -> Examined:
         """The verdict on whoever owns *resource*. Reading only.
@@ -79,11 +85,16 @@ class Examiner(NamedTuple):
         for _ in range(4):
             found = place.directory.read(filename)
             if found is None:
-                return FREE if guard.owner is None else self._examine_missing(place, resource, guard.owner)
+                examined = FREE if guard.owner is None else self._examine_missing(place, resource, guard.owner)
+                break
             examined, missing = self._examine(place, resource, guard, *found)
             # without a witness the owner may just have left: then its record has changed
             if not missing or place.directory.signature(filename) == found[1]:
                 break
+        return self.mind(place, resource, examined) if guard.requested else examined
+
+    def mind(self, place: Place, resource: Resource, examined: Examined) -> Examined:
+        """What whoever asks for *resource* makes of it; nothing for those who only look."""
         return examined
 
     def look(self, place: Place, resource: Resource) -> tuple[GuardState, Examined]:
@@ -214,8 +225,9 @@ def refusal(resource: Resource, examined: Examined, place: Place) -> AlreadyOwne
     if isinstance(owner, OwnerRecord):
         facts += f"; token {owner.token}"
     who = describe(owner, judgement.elsewhere)
+    held = "held by" if examined.request is None else "about to be acquired by the one who asked for it,"
     return AlreadyOwnedError(
-        f"{resource.shown} is held by {who}: {judgement.verdict.value}, {judgement.reason}{facts}",
+        f"{resource.shown} is {held} {who}: {judgement.verdict.value}, {judgement.reason}{facts}",
         resource=resource.path,
         record=examined.record,
         owner=owner,
@@ -234,6 +246,9 @@ def argument(resource: Resource, place: Place) -> str:
 def _remedy(resource: Resource, examined: Examined, place: Place) -> str:
     owner = examined.owner
     path = argument(resource, place)
+    if examined.request is not None:
+        doubt = f"if you know that it will not: leasectl break {path} --token {examined.request.token} withdraws that"
+        return f"wait for it (timeout=, leasectl wait {path}); {doubt}"
     if examined.verdict is Verdict.STOPPED and owner:
         freed = quoted(resource.path)
         return f"kill -CONT {owner.pid} lets it go on, ending it frees {freed}; or wait: leasectl wait {path}"

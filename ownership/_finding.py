@@ -24,13 +24,14 @@ class Severity(enum.StrEnum):
 class FindingCode(enum.StrEnum):
     """What is wrong, for programs: the values are stable.
 
-    Of an owner: ``GONE``, ``ZOMBIE``, ``REUSED``, ``EXPIRED`` · ``CLOSED``, but not ended · ``STOPPED`` by a signal,
-    ``TRACED``, ``FROZEN`` by its cgroup · ``UNKNOWN``, of which ``FOREIGN_NAMESPACE`` and ``FOREIGN_BOOT`` ·
-    ``RECORD_LOST``: it lives, its record is not there · ``WITNESS_MISSING`` or ``WITNESS_FREE`` although it lives:
-    other pid namespaces take it for unknown or gone.
+    Of an owner: ``GONE``, ``ZOMBIE``, ``REUSED``, ``EXPIRED`` · ``CLOSED``, but not ended · ``REQUESTED`` to go ·
+    ``STOPPED`` by a signal, ``TRACED``, ``FROZEN`` by its cgroup · ``UNKNOWN``, of which ``FOREIGN_NAMESPACE`` and
+    ``FOREIGN_BOOT`` · ``RECORD_LOST``: it lives, its record is not there · ``WITNESS_MISSING`` or ``WITNESS_FREE``
+    although it lives: other pid namespaces take it for unknown or gone.
 
     Of a file: ``MALFORMED`` record · ``NEWER_RECORD`` · ``INVALID_RECORD``, ``INVALID_GUARD``: never removed by us ·
-    ``UNREADABLE`` · ``GUARD_HELD`` for long · ``LEFTOVER_WITNESS``, ``LEFTOVER_TEMPORARY`` of dead processes.
+    ``UNREADABLE`` · ``GUARD_HELD`` for long · ``LEFTOVER_REQUEST``, ``LEFTOVER_WITNESS``, ``LEFTOVER_TEMPORARY`` of
+    dead processes.
 
     Of a directory: ``UNSAFE_DIRECTORY`` · ``FOREIGN_ACCOUNT_DIRECTORY``, ``FOREIGN_ACCOUNT_FILES``: they belong to an
     account that keeps others out · ``UNWRITABLE_DIRECTORY``: nothing can be acquired there, by this account at least.
@@ -41,6 +42,8 @@ class FindingCode(enum.StrEnum):
     REUSED = "reused"
     EXPIRED = "expired"
     CLOSED = "closed"
+    REQUESTED = "requested"
+    LEFTOVER_REQUEST = "leftover-request"
     STOPPED = "stopped"
     TRACED = "traced"
     FROZEN = "frozen"

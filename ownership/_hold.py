@@ -18,7 +18,7 @@ from ownership._guard import Busy, Guard, recent, remember
 from ownership._models import GuardState
 from ownership._pinned import DirectoryChanged
 from ownership._process import lock_holder
-from ownership._record import MAX_GUARD_BYTES, decode_guard, encode_guard
+from ownership._record import GUARD_TEXT_BYTES, MAX_GUARD_BYTES, REQUESTED, decode_guard, encode_guard
 from ownership._system import NO_FOLLOW, euid, lock_again, unlock
 
 _NONE = (None,)
@@ -184,12 +184,30 @@ class Hold:
         return self.read()
 
     def write(self, state: GuardState) -> None:
-        """:raises OSError: with path and hint; the old content stays whole"""
+        """Let the guard remember *state*; its mark stays as it is.
+
+        :raises OSError: with path and hint; the old content stays whole
+        """
         guard, descriptor, raw = self.guard, self._descriptor, encode_guard(state)
         try:
             if os.pwrite(descriptor.number, raw, 0) != len(raw):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         except OSError as error:
             raise guard.told(error) from None
-        guard.memory = raw, state
+        guard.memory = raw, state._replace(requested=False) if state.requested else state  # as *raw* by itself says
         guard.inode = descriptor.inode
+
+    def mark(self) -> None:
+        """Let whoever finds nobody owning look whether somebody asks."""
+        try:
+            if os.pwrite(self._descriptor.number, REQUESTED, GUARD_TEXT_BYTES) != len(REQUESTED):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        except OSError as error:
+            raise self.guard.told(error) from None
+
+    def clear_mark(self) -> None:
+        """Nobody asks; to be called only where the mark was seen."""
+        try:
+            os.ftruncate(self._descriptor.number, GUARD_TEXT_BYTES)
+        except OSError as error:
+            raise self.guard.told(error) from None

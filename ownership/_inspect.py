@@ -20,6 +20,7 @@ from ownership._paths import DIRECTORY, Resource, StrPath, pinned_resource, reso
 from ownership._place import Place, existing, opened
 from ownership._process import ProcessTable, system_processes
 from ownership._record import decode
+from ownership._request import stop_request_of
 from ownership._verdict import Verdict
 from ownership._waiting import Waiter, settles, timed_out
 
@@ -56,7 +57,8 @@ def examiner_of(clock: Clock, processes: ProcessTable | None) -> Examiner:
 
 def _inspect(place: Place, resource: Resource, registry: str | None, examiner: Examiner) -> Inspection:
     remembered, examined = examiner.look(place, resource)
-    return inspection_of(resource, registry, remembered, examined)
+    request = stop_request_of(examiner, place, resource, remembered)
+    return inspection_of(resource, registry, remembered, examined, request)
 
 
 def find(

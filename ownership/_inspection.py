@@ -11,6 +11,7 @@ from ownership._examine import FREE, Examined
 from ownership._models import NO_GUARD_STATE, GuardState, Malformed, OwnerIdentity, OwnerRecord, Previous
 from ownership._paths import Resource, shown, state_home
 from ownership._ref import OwnerRef
+from ownership._request import StopRequest
 from ownership._verdict import Verdict
 
 
@@ -51,6 +52,7 @@ class Inspection:
     :ivar malformed: what is wrong with the record
     :ivar elsewhere: whose pids the owner's pid is one of, if not ours: ``pid namespace 4026532178 (ours is ...)``
     :ivar missing: the directory of the resource, if it is not there: then the path may well be misspelled
+    :ivar request: who asked the owner to go, dead or not (see its verdict): only a live asker may acquire
     :ivar error: why it could not be looked at (only from :func:`inspect_all`; :func:`inspect` raises it)
     """
 
@@ -66,6 +68,7 @@ class Inspection:
     elsewhere: str = ""
     missing: Path | None = None
     error: Exception | None = None
+    request: StopRequest | None = None
 
     @property
     def ref(self) -> OwnerRef | None:
@@ -73,7 +76,13 @@ class Inspection:
         return None if self.running is None else self.running.ref
 
 
-def inspection_of(resource: Resource, registry: str | None, remembered: GuardState, examined: Examined) -> Inspection:
+def inspection_of(
+    resource: Resource,
+    registry: str | None,
+    remembered: GuardState,
+    examined: Examined,
+    request: StopRequest | None = None,
+) -> Inspection:
     """What one look showed."""
     record, verdict = examined.record, examined.verdict
     running = None
@@ -91,6 +100,7 @@ def inspection_of(resource: Resource, registry: str | None, remembered: GuardSta
         remembered.previous and remembered.previous.shown,
         malformed.fault if isinstance(malformed, Malformed) else None,
         examined.judgement.elsewhere,
+        request=request,
     )
 
 

@@ -14,6 +14,7 @@ import time
 from typing import Any
 
 from ownership import _fork
+from ownership._asked import LISTENING, listen
 from ownership._callbacks import CALLBACKS
 from ownership._closing import abandon, close
 from ownership._errors import GuardTimeoutError, OwnershipError, explained
@@ -150,6 +151,8 @@ class Keeper:
                 tell(log.exception, "the keeper goes on after an error about %s", holding.primary.shown)
         for place in places():
             self._look_at_place(place)
+        if LISTENING:
+            listen()
         self._busy = busy + 1 if self._was_busy else 0
         CALLBACKS.relieve()
         if time.monotonic() - self._touched > _DAY:

@@ -145,6 +145,8 @@ class GuardState(NamedTuple):
     :ivar token: the last one issued
     :ivar owner: who got it, ``None`` once that ownership is over
     :ivar adopted: by which hand-over the last heir came in: its predecessor may look late
+    :ivar requested: somebody may ask the owner to go. Not part of what is written with the rest: a mark beside it,
+        which an owner that lets go, and does not know of it, leaves as it is
     """
 
     token: int = 0
@@ -152,6 +154,7 @@ class GuardState(NamedTuple):
     previous: Previous | Ending | None = None
     deaths: tuple[Death, ...] = ()
     adopted: str | None = None
+    requested: bool = False
 
 
 NO_GUARD_STATE = GuardState()

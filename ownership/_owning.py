@@ -13,7 +13,6 @@ from ownership._arguments import checked_labels, checked_resources, checked_time
 from ownership._claim import Claim
 from ownership._clock import SYSTEM_CLOCK, Clock
 from ownership._errors import with_path
-from ownership._examine import Examiner
 from ownership._handover import VARIABLE, heir_from
 from ownership._holding import Holding
 from ownership._inspect import examiner_of
@@ -21,6 +20,7 @@ from ownership._location import pin_registry
 from ownership._paths import StrPath, resolve
 from ownership._process import ProcessTable, system_processes
 from ownership._reclaim import evict_stopped
+from ownership._request import Contender
 from ownership._stopped import Stopped, checked_way
 from ownership._withdrawal import give_up
 
@@ -75,7 +75,7 @@ def acquire(
         shared,
         checked_timeout(timeout),
         on_wait,
-        Examiner(table, clock, _kept.kept(), acquiring=True),
+        Contender(table, clock, _kept.kept(), acquiring=True),
         me,
         {} if labels is None else checked_labels(labels),
         None if on_stopped == "wait" else _stopped(on_stopped, shared, clock, table),

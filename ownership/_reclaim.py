@@ -20,6 +20,7 @@ from ownership._paths import Resource, StrPath, resolve
 from ownership._pinned import DirectoryChanged
 from ownership._place import Place, existing, pinned
 from ownership._process import ProcessTable
+from ownership._request import withdraw, withdraw_dead
 from ownership._verdict import Verdict
 from ownership._waiting import settles
 
@@ -92,7 +93,8 @@ def break_claim(
 
     Not guaranteed: that the evicted owner stops working before it looks.
 
-    :param token: as shown by ``inspect`` (for a malformed record: the guard's)
+    :param token: as shown by ``inspect`` (for a malformed record: the guard's); that of a request to go (see
+        :func:`replace`): the request is withdrawn, and nothing else happens
     :returns: what was there; verdict ``free`` if there was nothing
     :raises AlreadyOwnedError: somebody owns it by another token
     """
@@ -105,6 +107,8 @@ def break_claim(
     examiner = examiner_of(clock, processes)
 
     def decide(place: Place, hold: Hold, remembered: GuardState, examined: Examined) -> None:
+        if remembered.requested and withdraw(examiner, place, hold, token):
+            return
         if examined.owner is None and not examined.unsettled:
             return
         known = examined.record.token if examined.record else remembered.token
@@ -154,6 +158,7 @@ def _decided(resource: Resource, registry: str | None, examiner: Examiner, decid
 def evict(
     place: Place, resource: Resource, hold: Hold, remembered: GuardState, examined: Examined, examiner: Examiner
 ) -> None:
+    withdraw_dead(examiner, place, hold, remembered)
     if examined.verdict is Verdict.FREE or examined.signature is None:
         return
     token = max(remembered.token, examined.record.token if examined.record else 0)

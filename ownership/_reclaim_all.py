@@ -19,6 +19,7 @@ from ownership._pinned import DirectoryChanged
 from ownership._place import Place, opened
 from ownership._process import ProcessTable
 from ownership._reclaim import Unsettled, evict
+from ownership._request import SUFFIX
 from ownership._sweep import sweep
 from ownership._verdict import Verdict
 from ownership._waiting import SETTLE
@@ -45,7 +46,7 @@ def reclaim_all(
     for path in lock_directories(directory, registry=registry):
         try:
             place = opened(path, registry=registry)
-            names = sorted(place.directory.names(".json"))
+            names = sorted({*place.directory.names(".json"), *place.directory.names(SUFFIX)})
         except OSError as error:
             yield Inspection(Path(path), Verdict.UNKNOWN, str(error), error=error), False
             continue

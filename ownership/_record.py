@@ -24,6 +24,8 @@ from ownership._models import (
 
 MAX_RECORD_BYTES = 64 * 1024
 MAX_GUARD_BYTES = 512
+GUARD_TEXT_BYTES = 511  # what is written at once; the byte after it is there while somebody may ask the owner to go
+REQUESTED = b"?"
 HEAD_BYTES = 200
 
 
@@ -159,8 +161,8 @@ def head(raw: bytes) -> str:
 
 
 def encode_guard(state: GuardState) -> bytes:
-    """*state* as exactly 512 bytes, so that one write replaces whatever was there."""
-    token, owner, previous, deaths, adopted = state
+    """*state*, but for its mark, as exactly 511 bytes, so that one write replaces whatever was there."""
+    token, owner, previous, deaths, adopted, _ = state
     text = b'{"token":%d' % token  # by hand around the models' own text: written twice in every acquire and release
     if owner is not None:
         text += b',"owner":' + owner.text
@@ -171,9 +173,9 @@ def encode_guard(state: GuardState) -> bytes:
     if adopted is not None:
         text += b',"adopted":"%b"' % adopted.encode()
     text += b"}"
-    if len(text) > MAX_GUARD_BYTES and (previous is not None or deaths):
+    if len(text) > GUARD_TEXT_BYTES and (previous is not None or deaths):
         return encode_guard(_shortened(state))
-    return text.ljust(MAX_GUARD_BYTES)
+    return text.ljust(GUARD_TEXT_BYTES)
 
 
 def _shortened(state: GuardState) -> GuardState:
@@ -191,14 +193,16 @@ def decode_guard(raw: bytes, resource: str) -> GuardState:
 
     :raises InvalidRecordError: a token beyond 2^53, after which no greater one could be issued
     """
-    text = raw.rstrip(b" \0\n")
+    requested = raw[GUARD_TEXT_BYTES:] == REQUESTED
+    nothing = NO_GUARD_STATE._replace(requested=True) if requested else NO_GUARD_STATE
+    text = (raw[:GUARD_TEXT_BYTES] if requested else raw).rstrip(b" \0\n")
     if not text:
-        return NO_GUARD_STATE
+        return nothing
     try:
         read = GuardFile.model_validate_json(text, strict=True)
     except ValidationError:
-        return NO_GUARD_STATE
-    state = GuardState(read.token, read.owner, read.previous, read.deaths, read.adopted)
+        return nothing
+    state = GuardState(read.token, read.owner, read.previous, read.deaths, read.adopted, requested)
     if state.token >= MAX_TOKEN:
         raise InvalidRecordError(
             f"{resource}: the guard's token {str(state.token)[:20]} leaves no greater one below 2^53",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import errno
 import signal as signals
+from collections.abc import Callable
 
 from ownership._arguments import checked_seconds
 from ownership._clock import SYSTEM_CLOCK, Clock
@@ -35,6 +36,7 @@ from ownership._watch import Watch
 GRACE = 0.5  # seconds between TERM and KILL
 AFTER_KILL = 5.0  # seconds that whoever was killed has to be gone
 _SAFETY = 0.25  # seconds between looks while somebody's handle is watched
+_SOON = 0.05  # the same while it need not end, if only it lets go
 _POLL = 0.02  # the same without a handle, at most
 _AGAIN = (0.01, 0.05, 0.25)  # seconds between attempts to send a signal that is due and could not be sent
 _NAMED = 20  # survivors named in a message; all are in the report
@@ -89,10 +91,32 @@ def stop(
         hold.close()
 
 
-class _Stopping:
-    """One call of :func:`stop`."""
+def stop_until(
+    owner: OwnerIdentity, grace: float, until: Callable[[], bool], clock: Clock, processes: ProcessTable
+) -> StopReport:
+    """:func:`stop`, but it is over as soon as *until* says so: nothing is signalled from then on."""
+    hold = Watch()
+    try:
+        return _Stopping(owner, clock, processes, hold, until).run(grace)
+    finally:
+        hold.close()
 
-    def __init__(self, ref: OwnerRef | OwnerIdentity, clock: Clock, processes: ProcessTable, hold: Watch) -> None:
+
+class _Stopping:
+    """One call of :func:`stop`.
+
+    :param until: what else may end it, looked at every 50 ms
+    """
+
+    def __init__(
+        self,
+        ref: OwnerRef | OwnerIdentity,
+        clock: Clock,
+        processes: ProcessTable,
+        hold: Watch,
+        until: Callable[[], bool] | None = None,
+    ) -> None:
+        self._until = until
         self._begun = clock.monotonic()
         self._ref = ref
         self._owner = ref.owner if isinstance(ref, OwnerRef) else ref
@@ -105,10 +129,10 @@ class _Stopping:
         target = self._aim()
         for number, patience in ((TERMINATE, grace), (KILL, AFTER_KILL)):
             remains = self._end(target, number, patience)
-            if remains.over:
+            if remains.over or self._is_enough():
                 break
         report = self._report(target.scope, remains)
-        if not report.gone:
+        if not (report.gone or self._is_enough()):
             raise self._survived(report, remains)
         return report
 
@@ -144,6 +168,10 @@ class _Stopping:
             self._clock.wait(pause)
         return target.look()
 
+    def _is_enough(self) -> bool:
+        """Whether what it was to be ended for has come without that."""
+        return self._until is not None and self._until()
+
     def _signal(self, target: Target, number: int) -> bool:
         try:
             reached = target.signal(number)
@@ -166,7 +194,7 @@ class _Stopping:
         deadline, woken, poll = self._clock.monotonic() + seconds, set[int](), _POLL / 16
         while True:
             remains = target.look()
-            if remains.over:
+            if remains.over or self._is_enough():
                 return remains
             for pid in target.resume(remains):
                 self._note(signals.SIGCONT, "process", pid)
@@ -184,7 +212,7 @@ class _Stopping:
         """Wait for the end of *one*, of whom there can be no end before; true if watching it again is of no use."""
         ending = Ending(self._processes, one.pid, one.start_id or "", clock=self._clock, poll=_POLL)
         try:
-            return ending.wait(min(left, _SAFETY))
+            return ending.wait(min(left, _SAFETY if self._until is None else _SOON))
         finally:
             ending.close()
 

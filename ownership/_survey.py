@@ -21,6 +21,7 @@ from ownership._paths import Resource, StrPath, spelled_path
 from ownership._pinned import Signature, is_settled, signature_of
 from ownership._place import Place, opened
 from ownership._process import ProcessTable
+from ownership._request import stop_request_of
 from ownership._verdict import Verdict, same_namespace
 
 
@@ -167,7 +168,8 @@ class Survey:
         settled = signatures if signatures.are_settled(wall_ns) else None
         try:
             remembered, examined = examiner.look(place, resource)
-            one = inspection_of(resource, key.directory if self._registry else None, remembered, examined)
+            request = stop_request_of(examiner, place, resource, remembered)
+            one = inspection_of(resource, key.directory if self._registry else None, remembered, examined, request)
         except (OSError, OwnershipError) as error:
             one, settled = Inspection(Path(resource.path), Verdict.UNKNOWN, str(error), error=error), None
         return self._remember(key, _Seen(resource, one, settled, _pid_to_ask(one, examiner), now))
@@ -202,9 +204,10 @@ def _signature(filename: str, fd: int) -> Signature | None:
 
 def _judged_again(resource: Resource, before: Inspection, place: Place, examiner: Examiner) -> Inspection:
     record, registry = before.record, place.directory.path if place.directory.location.whole else None
-    if record is None:  # who owns it, only the guard knows
+    if record is None or before.request is not None:  # who owns it, only the guard knows
         remembered, examined = examiner.look(place, resource)
-        return inspection_of(resource, registry, remembered, examined)
+        request = stop_request_of(examiner, place, resource, remembered)
+        return inspection_of(resource, registry, remembered, examined, request)
     judgement, _ = examiner.judge(place, resource, record, record)
     if (judgement.verdict, judgement.reason) == (before.verdict, before.reason):
         return before

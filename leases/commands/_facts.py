@@ -8,7 +8,16 @@ import shlex
 from typing import Any
 
 from leases.commands._output import printable, shown
-from ownership import AlreadyOwnedError, Inspection, LeaseTerms, OwnerIdentity, OwnerRecord, Previous, Verdict
+from ownership import (
+    AlreadyOwnedError,
+    Inspection,
+    LeaseTerms,
+    OwnerIdentity,
+    OwnerRecord,
+    Previous,
+    StopRequest,
+    Verdict,
+)
 
 _WORDS = {Verdict.FREE: "free: nobody owns it"}
 _UNITS = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
@@ -28,6 +37,7 @@ def as_data(one: Inspection, registry: str | None = None) -> dict[str, Any]:
         "record": record.model_dump(mode="json") if record else None,
         "malformed": one.malformed,
         "previous": previous.model_dump(mode="json") if previous else None,
+        "request": _request_data(one.request) if one.request else None,
         "remedy": remedy(one, registry),
     }
 
@@ -42,6 +52,7 @@ def as_text(one: Inspection, registry: str | None = None) -> str:
         **(_record(one.record) if one.record else {}),
         "last token" if one.verdict is Verdict.FREE else "token": str(one.token) if one.token else None,
         "previous": _ending(one.previous) if one.previous else None,
+        "request": _request(one.request) if one.request else None,
         "remedy": remedy(one, registry),
     }
     return "\n".join(f"{name:<12} {printable(value)}" for name, value in lines.items() if value)
@@ -78,6 +89,32 @@ def _ending(previous: Previous) -> str:
     if previous.at:
         text += f" at {_time(previous.at)}"
     return text + (f": {previous.reason}" if previous.reason else "")
+
+
+def _request(request: StopRequest) -> str:
+    text = f"pid {request.pid}" + (f" ({request.command})" if request.command else "")
+    text += " asks the owner to go" if request.stands else " asked the owner to go, and does not any more"
+    if request.since:
+        text += f" since {_time(request.since)}"
+    if request.verdict is not Verdict.LIVE:
+        text += f"; it is {request.verdict.value}"
+    return text + (f": {request.reason}" if request.reason else "")
+
+
+def _request_data(request: StopRequest) -> dict[str, Any]:
+    return {
+        "pid": request.pid,
+        "start_id": request.identity.start_id,
+        "instance_id": request.identity.instance_id,
+        "command": request.command,
+        "host": request.host,
+        "labels": dict(request.labels),
+        "reason": request.reason,
+        "since": _time(request.since) if request.since else None,
+        "token": request.token,
+        "verdict": request.verdict.value,
+        "stands": request.stands,
+    }
 
 
 def age(record: OwnerRecord, now: dt.datetime | None = None) -> str:

@@ -20,7 +20,7 @@ from leases.commands.wait import announce
 from ownership import Claim, ContentionError, OwnershipError, acquire
 
 
-def _labels(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
+def labelled(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
     """Read ``key=value``, any number of them."""
     labels: dict[str, str] = {}
     for value in values:
@@ -35,13 +35,13 @@ def _labels(ctx: click.Context, param: click.Parameter, values: tuple[str, ...])
     return labels
 
 
-def _given(ctx: click.Context, param: click.Parameter, cmd: tuple[str, ...]) -> tuple[str, ...]:
+def given(ctx: click.Context, param: click.Parameter, cmd: tuple[str, ...]) -> tuple[str, ...]:
     if cmd and not cmd[0]:
         raise click.BadParameter("must not be empty", ctx, param)
     return cmd
 
 
-class _Run(click.Command):
+class Run(click.Command):
     """Its options end at ``--``, which is easily forgotten."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -50,13 +50,13 @@ class _Run(click.Command):
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:
             if not marked:
-                error.hint = "put -- before CMD: leasectl run PATH -- CMD..."  # type: ignore[attr-defined]
+                error.hint = f"put -- before CMD: leasectl {self.name} PATH -- CMD..."  # type: ignore[attr-defined]
             raise
 
 
-@click.command("run", cls=_Run)
+@click.command("run", cls=Run)
 @click.argument("path", type=PATH)
-@click.argument("cmd", nargs=-1, required=True, type=click.UNPROCESSED, callback=_given, metavar="-- CMD...")
+@click.argument("cmd", nargs=-1, required=True, type=click.UNPROCESSED, callback=given, metavar="-- CMD...")
 @click.option("--exec", "become", is_flag=True, help="Replace leasectl by CMD: CMD itself is the owner, until it ends.")
 @click.option(
     "--timeout",
@@ -76,7 +76,7 @@ class _Run(click.Command):
 )
 @click.option("--conflict-exit-code", type=click.IntRange(0, 255), metavar="N", help="Exit code instead of 75.")
 @click.option(
-    "--label", "labels", callback=_labels, multiple=True, metavar="K=V", help="A fact for whoever is refused."
+    "--label", "labels", callback=labelled, multiple=True, metavar="K=V", help="A fact for whoever is refused."
 )
 @click.option("--also", type=PATH, multiple=True, metavar="PATH", help="Own this too: all or nothing.")
 @common
@@ -119,20 +119,28 @@ def command(
             claim = acquire(path, timeout=timeout, also=also, registry=registry, labels=labels, on_wait=announce)
     except ContentionError as error:
         return report(error, as_json=as_json, code=conflict_exit_code)
-    with _let_go(claim):
+    with let_go(claim):
         if become:
             _replace_us(claim, cmd)
-        with inbox() as signals, _let_go(claim):  # while signals are held back: CMD's exit code is to be returned
-            code, loss = attend(cmd, claim, signals, grace)
-        if loss is None:
-            return code
+        return attended(claim, cmd, grace, as_json=as_json)
+
+
+def attended(claim: Claim, cmd: tuple[str, ...], grace: float, *, as_json: bool) -> int:
+    """Run *cmd* as the owner and release *claim* when it has ended; the exit code.
+
+    :param grace: seconds between TERM and KILL when *claim* is lost
+    """
+    with inbox() as signals, let_go(claim):  # while signals are held back: CMD's exit code is to be returned
+        code, loss = attend(cmd, claim, signals, grace)
+    if loss is None:
+        return code
     if as_json:
         write_json(facts(loss, loss.exit_code))
     return loss.exit_code
 
 
 @contextlib.contextmanager
-def _let_go(claim: Claim) -> Iterator[None]:
+def let_go(claim: Claim) -> Iterator[None]:
     """Release *claim* at the end. What stands in the way does not change the exit code: our own end frees it."""
     try:
         yield

@@ -257,9 +257,11 @@ guards = st.builds(
 def test_a_guard_keeps_token_owner_and_adoption_in_512_bytes(state: GuardState) -> None:
     """What is only for people may be dropped; the token, the identity and the way the owner came in may not."""
     content = encode_guard(state)
-    assert len(content) == MAX_GUARD_BYTES
-    again = decode_guard(content, "/run/x")
-    assert (again.token, again.owner, again.adopted) == (state.token, state.owner, state.adopted)
+    assert len(content) == MAX_GUARD_BYTES - 1  # the mark of a request comes after it
+    for mark, requested in ((b"", False), (b" ", False), (b"?", True)):
+        again = decode_guard(content + mark, "/run/x")
+        assert (again.token, again.owner, again.adopted) == (state.token, state.owner, state.adopted)
+        assert again.requested is requested
 
 
 def test_the_last_three_deaths_fit_beside_an_owner_and_an_ordinary_end() -> None:
@@ -293,6 +295,8 @@ def a_full_guard() -> GuardState:
 @pytest.mark.parametrize("content", [b"", b" " * 512, b"\0" * 512, b"[]", b"{", b'{"token": -1}', b'{"token": "5"}'])
 def test_an_unreadable_guard_counts_as_none(content: bytes) -> None:
     assert decode_guard(content, "/run/x") == NO_GUARD_STATE
+    marked = decode_guard(content[:511].ljust(511) + b"?", "/run/x")
+    assert marked == NO_GUARD_STATE._replace(requested=True)
 
 
 def test_the_schema_describes_what_is_written() -> None:

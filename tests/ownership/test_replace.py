@@ -1,0 +1,530 @@
+"""Replacing an owner, as seen by the owner, by the one who asks, and by everybody else."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import ownership
+from ownership import (
+    AcquireTimeoutError,
+    AlreadyOwnedError,
+    FindingCode,
+    GuardTimeoutError,
+    Severity,
+    StopRequest,
+    Verdict,
+)
+from ownership._models import GuardState
+from ownership._paths import resolve
+from ownership._place import pinned
+from ownership.testing import sleeping_process, stopped_process, zombie
+from tests.support.namespaces import needs_linux_root
+from tests.support.processes import Contender, residue
+from tests.support.records import (
+    fields_of,
+    file_of,
+    guard_of,
+    identity,
+    other_start_id,
+    plant,
+    plant_guard,
+    record,
+    snapshot,
+)
+from tests.support.waiting import eventually
+
+pytestmark = needs_linux_root
+
+MARK = b"?"
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "x"
+
+
+def ask(path: Path, pid: int, **changes: Any) -> dict[str, Any]:
+    """Have *pid* ask the owner of *path* to go, by hand: mark and request."""
+    fields = {**record(pid), "token": 5000, "phase": "request", "reason": "upgrade", "command": "asker"}
+    fields |= {"acquired_at": "2026-11-29T15:12:04.123456Z", **changes}
+    file_of(path, "request").parent.mkdir(mode=0o700, exist_ok=True)
+    file_of(path, "request").write_text(json.dumps(fields))
+    guard = file_of(path, "guard")
+    text = guard.read_bytes() if guard.exists() else b""
+    guard.write_bytes(text[:511].ljust(511) + MARK)
+    return fields
+
+
+def is_marked(path: Path) -> bool:
+    return file_of(path, "guard").read_bytes()[511:] == MARK
+
+
+@pytest.fixture
+def asker() -> Iterator[int]:
+    with sleeping_process() as pid:
+        yield pid
+
+
+@pytest.fixture
+def dead() -> Iterator[int]:
+    with zombie() as pid:
+        yield pid
+
+
+# -- what it comes to when nobody owns
+
+
+def test_without_an_owner_it_is_an_acquire(path: Path) -> None:
+    with ownership.replace(path, reason="first", labels={"a": "b"}) as claim:
+        claim.verify()
+        assert claim.record.labels == {"a": "b"}
+        assert claim.record.reason is None
+        assert claim.stop_request is None
+    assert not residue(path)
+    assert file_of(path, "guard").stat().st_size == 511
+
+
+def test_a_dead_owner_is_followed_without_being_asked(path: Path, dead: int) -> None:
+    plant(path, record(dead))
+    with ownership.replace(path) as claim:
+        assert claim.token > 1000
+        assert not file_of(path, "request").exists()
+    assert not is_marked(path)
+
+
+def test_nobody_replaces_himself(path: Path) -> None:
+    with ownership.acquire(path) as claim:
+        with pytest.raises(AlreadyOwnedError, match="this process"):
+            ownership.replace(path)
+        claim.verify()
+        assert claim.stop_request is None
+    assert not residue(path)
+
+
+def test_what_this_process_has_closed_it_may_replace(path: Path) -> None:
+    ownership.acquire(path).retire("upgrade")
+    with ownership.replace(path) as claim:
+        claim.verify()
+
+
+@pytest.mark.parametrize(
+    ("keywords", "name"),
+    [({"grace": -1}, "grace"), ({"grace": float("inf")}, "grace"), ({"timeout": -1}, "timeout"),
+     ({"reason": 5}, "reason"), ({"labels": {"a": 1}}, "labels")],
+)  # fmt: skip
+def test_arguments_are_checked_before_anything_is_done(path: Path, keywords: dict[str, Any], name: str) -> None:
+    with pytest.raises(ValueError, match=name):
+        ownership.replace(path, **keywords)
+    assert not file_of(path, "guard").exists()
+
+
+# -- whoever else wants it meanwhile
+
+
+def test_while_somebody_asks_nobody_else_acquires_what_is_free(path: Path, asker: int) -> None:
+    ownership.acquire(path).release()
+    ask(path, asker)
+    with pytest.raises(AlreadyOwnedError, match=r"asked the last owner to go \(upgrade\)") as refused:
+        ownership.acquire(path)
+    assert refused.value.owner is not None
+    assert refused.value.owner.pid == asker
+    assert refused.value.record is None
+    assert refused.value.verdict is Verdict.LIVE
+    assert refused.value.exit_code == 75
+    assert "--token 5000" in refused.value.hint
+
+
+def test_while_somebody_asks_nobody_else_follows_a_dead_owner(path: Path, asker: int, dead: int) -> None:
+    plant(path, record(dead))
+    plant_guard(path, GuardState(1000, identity(dead)))
+    ask(path, asker)
+    before = file_of(path).read_bytes()
+    with pytest.raises(AlreadyOwnedError, match="asked"):
+        ownership.acquire(path)
+    with pytest.raises(AcquireTimeoutError, match="asked"):
+        ownership.acquire(path, timeout=0.2)
+    assert file_of(path).read_bytes() == before
+
+
+def test_who_waits_is_told_whom_for_and_owns_as_soon_as_the_request_goes(path: Path, asker: int) -> None:
+    ownership.acquire(path).release()
+    ask(path, asker)
+    told: list[AlreadyOwnedError] = []
+
+    def withdraw(error: AlreadyOwnedError) -> None:
+        told.append(error)
+        ownership.break_claim(path, token=5000)
+
+    with ownership.acquire(path, timeout=30, on_wait=withdraw) as claim:
+        claim.verify()
+    assert [error.owner.pid for error in told if error.owner] == [asker]
+
+
+def test_a_dead_asker_is_ignored_and_its_request_removed_by_whoever_acquires(path: Path, dead: int) -> None:
+    ownership.acquire(path).release()
+    ask(path, dead)
+    with ownership.acquire(path) as claim:
+        assert not file_of(path, "request").exists()
+        assert not is_marked(path)
+        claim.verify()
+
+
+def test_an_asker_whose_time_is_over_is_ignored_however_it_is_held(path: Path) -> None:
+    with stopped_process() as pid:
+        ownership.acquire(path).release()
+        ask(path, pid)
+        with pytest.raises(AlreadyOwnedError, match="stopped by a signal"):
+            ownership.acquire(path)
+        ask(path, pid, lease={"ttl": 1.0, "auto_renew": False, "renewed_at": 0.0})
+        ownership.acquire(path).release()
+        assert not file_of(path, "request").exists()
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b'{"pid": 0}', b"\0" * 100])
+def test_a_request_that_says_nothing_is_none(path: Path, asker: int, content: bytes) -> None:
+    ownership.acquire(path).release()
+    ask(path, asker)
+    file_of(path, "request").write_bytes(content)
+    ownership.acquire(path).release()
+    assert not file_of(path, "request").exists()
+    assert not is_marked(path)
+
+
+def test_a_mark_without_a_request_is_cleared(path: Path, asker: int) -> None:
+    ownership.acquire(path).release()
+    ask(path, asker)
+    file_of(path, "request").unlink()
+    ownership.acquire(path).release()
+    assert not is_marked(path)
+
+
+def test_without_a_mark_nobody_looks_for_a_request(path: Path, asker: int) -> None:
+    """What keeps an acquire fast; a request without a mark is only left where the guard was deleted."""
+    ask(path, asker)
+    file_of(path, "guard").write_bytes(b" " * 511)
+    ownership.acquire(path).release()
+    assert file_of(path, "request").exists()
+
+
+def test_a_release_and_a_broken_claim_leave_the_mark_as_it_is(path: Path, asker: int) -> None:
+    claim = ownership.acquire(path)
+    ask(path, asker)
+    claim.release("done")
+    assert is_marked(path)
+    assert guard_before_the_mark(path)["previous"]["reason"] == "done"
+    with pytest.raises(AlreadyOwnedError):
+        ownership.acquire(path)
+    ownership.break_claim(path, token=5000)
+    claim = ownership.acquire(path)
+    ask(path, asker)
+    ownership.break_claim(path, token=claim.token)
+    claim.release()
+    assert is_marked(path)
+
+
+def guard_before_the_mark(path: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(file_of(path, "guard").read_bytes()[:511])
+    return found
+
+
+def test_the_younger_of_two_is_refused_and_told_of_the_older(path: Path, asker: int) -> None:
+    with sleeping_process() as owner:
+        plant(path, record(owner))
+        ask(path, asker)
+        before = snapshot(path.parent)
+        with pytest.raises(
+            AlreadyOwnedError, match=rf"asked to go before us, by pid {asker} \(asker\) since 2026-11-29"
+        ) as refused:
+            ownership.replace(path, timeout=5)
+        assert refused.value.owner is not None
+        assert refused.value.owner.pid == asker
+        assert refused.value.record is not None
+        assert refused.value.record.pid == owner
+        assert ownership.is_alive(owner)
+        after = snapshot(path.parent)
+        assert after[str(file_of(path, "request"))] == before[str(file_of(path, "request"))]
+
+
+def test_the_younger_of_two_is_refused_where_nobody_owns(path: Path, asker: int) -> None:
+    ownership.acquire(path).release()
+    ask(path, asker)
+    with pytest.raises(AlreadyOwnedError, match="asked"):
+        ownership.replace(path)
+    assert file_of(path, "request").exists()
+
+
+def test_a_thread_of_ours_that_only_acquires_is_refused_while_another_asks(path: Path) -> None:
+    with Contender() as owner:
+        owner.do("acquire", path)
+        outcomes: list[object] = []
+
+        def replace() -> None:
+            with ownership.replace(path, grace=20) as claim:
+                outcomes.append(claim.token)
+
+        thread = threading.Thread(target=replace)
+        thread.start()
+        eventually(lambda: file_of(path, "request").exists())
+        owner.start("release", path)
+        eventually(lambda: outcomes)
+        owner.hear()
+        thread.join()
+        assert not residue(path)
+
+
+# -- the owner
+
+
+def test_the_owner_can_look_up_who_asks_why_and_since_when(path: Path, asker: int) -> None:
+    with ownership.acquire(path) as claim:
+        assert claim.stop_request is None
+        ask(path, asker, labels={"by": "deploy"})
+        request = claim.stop_request
+        assert isinstance(request, StopRequest)
+        assert (request.pid, request.command, request.reason) == (asker, "asker", "upgrade")
+        assert request.labels == {"by": "deploy"}
+        assert request.since is not None
+        assert request.since.year == 2026
+        assert request.verdict is Verdict.LIVE
+        assert request.stands
+    assert claim.stop_request is None
+
+
+def test_a_dead_asker_asks_nobody(path: Path, dead: int) -> None:
+    with ownership.acquire(path) as claim:
+        ask(path, dead)
+        assert claim.stop_request is None
+
+
+def test_a_request_can_be_read_in_a_signal_handler_inside_the_guard(path: Path, asker: int) -> None:
+    with ownership.acquire(path) as claim:
+        ask(path, asker)
+        guard = pinned(resolve(path)).guard(resolve(path))
+        seen: list[object] = []
+        before = signal.signal(signal.SIGUSR1, lambda *_: seen.append(claim.stop_request))
+        guard.inside.add(threading.get_ident())
+        try:
+            os.kill(os.getpid(), signal.SIGUSR1)
+            eventually(lambda: seen)
+        finally:
+            guard.inside.clear()
+            signal.signal(signal.SIGUSR1, before)
+        assert seen[0] == claim.stop_request
+        file_of(path, "request").unlink()
+
+
+def test_the_owner_is_told_once_of_each_request(path: Path, asker: int) -> None:
+    with ownership.acquire(path) as claim:
+        told: list[StopRequest] = []
+        other: list[StopRequest] = []
+        claim.on_stop_request(told.append)
+        ask(path, asker)
+        eventually(lambda: told)
+        claim.on_stop_request(other.append)
+        eventually(lambda: other)
+        assert [one.token for one in told] == [one.token for one in other] == [5000]
+        ask(path, asker, token=5001)
+        eventually(lambda: len(told) == 2)
+        assert [one.token for one in told] == [5000, 5001]
+        with pytest.raises(ValueError, match="callback"):
+            claim.on_stop_request(5)  # type: ignore[arg-type]
+    with pytest.raises(ownership.OwnershipLostError):
+        claim.on_stop_request(told.append)
+
+
+# -- reports
+
+
+def test_inspect_says_who_asks_and_changes_nothing(path: Path, asker: int) -> None:
+    with ownership.acquire(path):
+        assert ownership.inspect(path).request is None
+        ask(path, asker)
+        before = snapshot(path.parent)
+        found = ownership.inspect(path)
+        assert found.request is not None
+        assert (found.request.pid, found.request.verdict) == (asker, Verdict.LIVE)
+        assert [one.request for one in ownership.inspect_all(path.parent)] == [found.request]
+        assert ownership.Survey(path.parent).look()[0].request == found.request
+        list(ownership.diagnose(path.parent))
+        assert snapshot(path.parent) == before
+
+
+def findings(path: Path) -> dict[FindingCode, ownership.Finding]:
+    return {one.code: one for one in ownership.diagnose(path.parent)}
+
+
+def test_doctor_tells_of_a_request_of_one_whose_asker_is_stopped_and_of_one_that_is_left(path: Path, dead: int) -> None:
+    with ownership.acquire(path):
+        with sleeping_process() as pid:
+            ask(path, pid)
+            found = findings(path)[FindingCode.REQUESTED]
+            assert found.severity is Severity.NOTE
+            assert found.evidence["asker_pid"] == pid
+            assert found.evidence["request_reason"] == "upgrade"
+        with stopped_process() as pid:
+            ask(path, pid)
+            found = findings(path)[FindingCode.REQUESTED]
+            assert found.severity is Severity.PROBLEM
+            assert f"kill -CONT {pid}" in found.remedy
+        ask(path, dead)
+        found = findings(path)[FindingCode.LEFTOVER_REQUEST]
+        assert found.severity is Severity.NOTE
+        assert found.remedy == f"leasectl break {path} --token 5000"
+
+
+def test_a_break_by_its_token_withdraws_a_request_and_nothing_else(path: Path, asker: int) -> None:
+    with ownership.acquire(path) as claim:
+        ask(path, asker)
+        ownership.break_claim(path, token=5000)
+        assert not file_of(path, "request").exists()
+        assert not is_marked(path)
+        claim.verify()
+        assert claim.stop_request is None
+
+
+def test_a_reclaim_removes_what_a_dead_asker_left_and_nothing_of_a_live_one(path: Path, asker: int, dead: int) -> None:
+    for reclaim in (lambda: ownership.reclaim(path), lambda: list(ownership.reclaim_all(path.parent))):
+        ownership.acquire(path).release()
+        ask(path, asker)
+        reclaim()
+        assert file_of(path, "request").exists()
+        ask(path, dead)
+        reclaim()
+        assert not file_of(path, "request").exists()
+        assert not is_marked(path)
+
+
+def test_names_that_end_like_a_request_are_names_like_any_other(tmp_path: Path, asker: int) -> None:
+    with ownership.acquire(tmp_path / "x") as one, ownership.acquire(tmp_path / "x.request") as two:
+        ask(tmp_path / "x", asker)
+        two.verify()
+        assert two.stop_request is None
+        assert one.stop_request is not None
+        file_of(tmp_path / "x", "request").unlink()
+
+
+# -- failures
+
+
+def test_a_guard_that_is_busy_is_an_error_and_nothing_is_asked(path: Path) -> None:
+    with sleeping_process() as owner:
+        plant(path, record(owner))
+        plant_guard(path, GuardState(1000, identity(owner)))
+        with file_of(path, "guard").open("r+") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            with pytest.raises((GuardTimeoutError, AcquireTimeoutError)):
+                ownership.replace(path, grace=0.1, timeout=0.2)
+        assert ownership.is_alive(owner)
+        assert not file_of(path, "request").exists()
+
+
+def test_after_the_timeout_the_owner_is_left_alone_and_nobody_is_asked(path: Path) -> None:
+    with sleeping_process() as owner:
+        plant(path, record(owner))
+        begun = time.monotonic()
+        with pytest.raises(AcquireTimeoutError):
+            ownership.replace(path, grace=60, timeout=0.2)
+        assert time.monotonic() - begun < 30
+        assert ownership.is_alive(owner)
+        assert residue(path) == {"x.json"}
+        assert not is_marked(path)
+
+
+def test_an_owner_of_another_pid_namespace_is_asked_and_not_signalled(path: Path) -> None:
+    with sleeping_process() as owner:
+        plant(path, record(owner, pid_namespace=4026531000, instance_id="f" * 32))
+        asked: list[AlreadyOwnedError] = []
+        with pytest.raises(AlreadyOwnedError, match="not signalled"):
+            ownership.replace(path, grace=0.1, on_wait=asked.append)
+        assert len(asked) == 1
+        assert ownership.is_alive(owner)
+        assert residue(path) == {"x.json"}
+        assert not is_marked(path)
+
+
+def test_an_interrupt_withdraws_the_request(path: Path) -> None:
+    class Enough(Exception):
+        pass
+
+    def interrupt(*_: object) -> None:
+        raise Enough
+
+    with sleeping_process() as owner:
+        plant(path, record(owner))
+        before = signal.signal(signal.SIGUSR1, interrupt)
+
+        def send() -> None:
+            eventually(lambda: file_of(path, "request").exists())
+            os.kill(os.getpid(), signal.SIGUSR1)
+
+        thread = threading.Thread(target=send)
+        thread.start()
+        try:
+            with pytest.raises(Enough):
+                ownership.replace(path, grace=60)
+        finally:
+            signal.signal(signal.SIGUSR1, before)
+            thread.join()
+        eventually(lambda: residue(path) == {"x.json"})
+        assert ownership.is_alive(owner)
+
+
+def test_a_request_that_somebody_deletes_is_published_again(path: Path) -> None:
+    with Contender() as owner:
+        owner.do("acquire", path)
+        outcomes: list[int] = []
+
+        def replace() -> None:
+            with ownership.replace(path, grace=30) as claim:
+                outcomes.append(claim.token)
+
+        thread = threading.Thread(target=replace)
+        thread.start()
+        eventually(lambda: file_of(path, "request").exists())
+        file_of(path, "request").unlink()
+        eventually(lambda: file_of(path, "request").exists())
+        owner.do("release", path)
+        thread.join()
+        assert outcomes
+        assert not residue(path)
+
+
+def test_the_end_of_an_owner_that_was_replaced_is_no_death_of_its_own(path: Path) -> None:
+    with Contender() as owner:
+        owner.do("acquire", path)
+        with ownership.replace(path, reason="upgrade", grace=0.05):
+            previous = ownership.inspect(path).previous
+        assert previous is not None
+        assert (previous.how, previous.reason) == ("died", f"replaced by pid {os.getpid()}: upgrade")
+        assert "deaths" not in guard_of(path)
+
+
+def test_the_witness_of_an_asker_is_there_while_it_asks(path: Path) -> None:
+    """For those who cannot see its process; and goes with it."""
+    with sleeping_process() as owner:
+        plant(path, record(owner))
+        seen: list[bool] = []
+
+        def look(_: object) -> None:
+            instance = json.loads(file_of(path, "request").read_text())["instance_id"]
+            seen.append(file_of(path, "json").with_name(f"{instance}.alive").exists())
+
+        with pytest.raises(AcquireTimeoutError):
+            ownership.replace(path, grace=60, timeout=0.1, on_wait=look)
+        assert seen == [True]
+
+
+def test_a_reused_pid_asks_nobody(path: Path, asker: int) -> None:
+    ownership.acquire(path).release()
+    ask(path, asker, start_id=other_start_id(fields_of(asker)["start_id"]))
+    ownership.acquire(path).release()
