@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 
+import ownership
+from ownership import Verdict
 from tests.support.injection import CHANGING, Outcome, Point, Server, can_trace, points
-from tests.support.processes import Child, Contender, files, is_locked, lock_directory, running
+from tests.support.processes import Child, Contender, eventually, files, is_locked, lock_directory, running
 
 HANDS_OVER = """
 while True:
@@ -90,6 +92,7 @@ class Scenario:
     :ivar prepare: make what it finds; the resources it is about, and the actor's keywords
     :ivar owned_after: whether an actor whose operation returned owns the resource; ``None``: somebody else may
     :ivar owned_after_failure: whether it does when the operation raised
+    :ivar varies: it waits for somebody, so not every run makes as many calls
     """
 
     name: str
@@ -97,6 +100,7 @@ class Scenario:
     prepare: Callable[[Scene], tuple[list[Path], dict[str, Any]]]
     owned_after: bool | None
     owned_after_failure: bool | None = False
+    varies: bool = False
 
     def __str__(self) -> str:
         return self.name
@@ -162,6 +166,9 @@ SCENARIOS = [
     Scenario("reclaim", "reclaim", _dead, False),
     Scenario("break", "break_claim", _owned, None, None),
     Scenario("adopt", "adopt", _handed_over, None, None),
+    Scenario("retire", "retire", _plain, True, True),
+    Scenario("ask-an-owner-that-stays", "ask", _owned, None, None, varies=True),
+    Scenario("replace", "replace", _plain, None, None, varies=True),
 ]
 
 
@@ -181,6 +188,11 @@ def aftermath(scene: Scene, scenario: Scenario, resources: list[Path], keywords:
         assert again.status == 0, again.said
         assert scene.victim.do("verify", resources[0])["error"] == "OwnershipLostError"
         scene.victim.do("release", resources[0])
+    if scenario.operation == "ask":  # whatever became of whoever asked, the owner owns
+        assert "error" not in scene.victim.do("verify", resources[0])
+        assert "error" not in scene.victim.do("release", resources[0])
+    if scenario.operation == "replace":  # the owner ends with whoever asked it
+        eventually(lambda: ownership.inspect(resources[0]).verdict in (Verdict.FREE, Verdict.GONE, Verdict.ZOMBIE))
     if scenario.operation == "adopt":
         assert scene.predecessor.ask("leave") in (None, "HandoverError", "OwnershipLostError")
 

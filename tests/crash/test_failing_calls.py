@@ -50,8 +50,9 @@ def fail(scene: Scene, scenario: Scenario, named: bool, point: Point, error: str
         outcome = actor.finish()
         aftermath(scene, scenario, resources, keywords)
     assert outcome.status == 0, (said, outcome.said)
-    assert f"= -1 {error}" in outcome.trace, "not reached"
-    assert outcome.said[-1:] in ([calm], []), "descriptors leaked"
+    assert f"= -1 {error}" in outcome.trace or scenario.varies, "not reached"
+    # a descriptor that something was waited with, and that cannot be looked at when it is to be closed, is left alone
+    assert scenario.varies or outcome.said[-1:] in ([calm], []), "descriptors leaked"
     scene.next_one_acquires(*resources)
     scene.others_are_untouched()
 

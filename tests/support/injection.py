@@ -370,6 +370,51 @@ class Actor:
         claim.verify()
         claim.release()
 
+    def retire(self) -> None:
+        """Close what stays ours until we end; then give it up all the same."""
+        claim = self._acquire()
+        self._between(claim.retire)
+        self._pause()
+        claim.release()
+        self._finish()
+
+    def ask(self) -> None:
+        """Ask an owner to go that does not, and give up."""
+        self._between(lambda: self.ownership.replace(self.path, grace=60, timeout=0.02))
+        self._pause()
+        try:
+            self.ownership.replace(self.path, grace=60, timeout=0.02)
+        except (self.ownership.AcquireTimeoutError, OSError):  # the fault may only come now
+            pass
+        end = time.monotonic() + 10
+        while self.ownership._keeper.KEEPER.holdings and time.monotonic() < end:  # what could not be withdrawn at once
+            time.sleep(0.01)
+        self.ownership.acquire(f"{self.path}-too").release()  # the witness is there in any case then
+        gc.collect()
+        _say({"open": sorted(kind_of(number) for number in os.listdir("/proc/self/fd"))})
+
+    def replace(self) -> None:
+        """Ask an owner, a child of ours that ends with us, to go, and stop it at once."""
+        reading, writing = os.pipe()
+        child = os.fork()
+        if child == 0:
+            ctypes.CDLL(None).prctl(1, signal.SIGKILL, 0, 0, 0)
+            self.claim = self._acquire()
+            os.write(writing, b".")
+            while True:
+                signal.pause()
+        os.read(reading, 1)
+        os.close(reading)
+        os.close(writing)
+        claim = self._between(lambda: self.ownership.replace(self.path, grace=0))
+        self._pause()
+        if claim is not None:
+            claim.verify()
+            claim.release()
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        self._finish()
+
     def pass_on(self) -> None:
         """Acquire and release."""
         begun = time.monotonic()
