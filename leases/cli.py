@@ -27,6 +27,7 @@ _COMMANDS = {
     "break": "break_",
     "stop": "stop",
     "replace": "replace",
+    "ensure": "ensure",
     "doctor": "doctor",
     "watch": "watch",
     "schema": "schema",

@@ -26,7 +26,7 @@ _HINTS = {
     errno.EDQUOT: "make room in this account's quota",
     errno.EMFILE: "raise the limit of open files (ulimit -n)",
 }
-_FACTS = ("verdict", "reason", "holder", "head")
+_FACTS = ("verdict", "reason", "holder", "head", "returncode", "stderr", "deaths")
 _IDENTITY = ("pid", "start_id", "instance_id", "token")
 
 
@@ -61,6 +61,8 @@ def report(error: BaseException, *, as_json: bool, registry: str | None = None, 
         flush()
     else:
         say(message, hint)
+        for line in (getattr(error, "stderr", "") or "").splitlines():
+            say(f"  | {line}")
     return code
 
 

@@ -8,20 +8,19 @@ from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
 from ownership._clock import Clock
-from ownership._errors import AlreadyOwnedError, OwnershipError, explained
+from ownership._errors import AlreadyOwnedError, explained
 from ownership._inspect import find, inspect, wait
 from ownership._inspection import Inspection, Running
 from ownership._owning import acquire
 from ownership._paths import Resource, quoted, resolve
 from ownership._place import existing
 from ownership._process import ProcessTable
-from ownership._reclaim import break_claim
+from ownership._replacing import replace
 from ownership._sockets._deaths import refuse_crash_loop
 from ownership._sockets._dial import Answer, dial
 from ownership._sockets._errors import UnreachableError
 from ownership._sockets._peer import verify_peer
 from ownership._sockets._start import SUFFIX, Logs, Starting, failure_of, is_starting
-from ownership._stop import stop
 from ownership._verdict import Verdict
 
 _QUICK, _SLOW, _SLICE = 0.001, 0.05, 0.25  # seconds between attempts: at first, at most; while another one starts
@@ -86,6 +85,9 @@ class Ensuring:
     def _inspect(self, path: str) -> Inspection:
         return inspect(path, registry=self._registry, clock=self._clock, processes=self._processes)
 
+    def _find(self) -> Running | None:
+        return find(self._resource.path, registry=self._registry, clock=self._clock, processes=self._processes)
+
     def _left(self) -> float:
         return self._deadline - self._clock.monotonic()
 
@@ -107,6 +109,8 @@ class Ensuring:
         self.unfit = None
         if self._order.connect is not None:
             return self._attempt_their_way(self._order.connect)
+        if self._order.match and (running := self._find()) is not None and not self._is_fit(running):
+            return None  # whom we do not want we do not bother
         answer = dial(self._resource.path)
         if answer.connection is None:
             self._last = answer
@@ -127,7 +131,7 @@ class Ensuring:
         return answer.connection if kept else None
 
     def _attempt_their_way(self, theirs: Connect) -> Any:
-        running = find(self._resource.path, registry=self._registry, clock=self._clock, processes=self._processes)
+        running = self._find()
         if running is None or not self._is_fit(running):
             return None
         try:
@@ -203,7 +207,7 @@ class Ensuring:
                     return None
                 refuse_crash_loop(self._resource, self._registry, seen, self._processes.current().boot_id)
             else:
-                self._end(self.unfit)
+                self._end()
             self.fresh = True
             order = self._order
             starting = Starting(
@@ -212,15 +216,16 @@ class Ensuring:
             unless_started.pop_all()  # it keeps the claim while what it starts may still come
             return starting.run(self._attempt, self._is_owned, self._deadline)
 
-    def _end(self, owner: Running) -> None:
-        """Stop it, and take its record away, so that it does not count as one that died by itself."""
-        stop(owner.ref, grace=self._order.grace)
-        try:
-            break_claim(
-                self._resource.path, token=owner.record.token, registry=self._registry, processes=self._processes
-            )
-        except OwnershipError:
-            pass  # somebody else owns it by now: whoever we start will say so
+    def _end(self) -> None:
+        """Have it go, and its resource free: whoever we start is to own it."""
+        replace(
+            self._resource.path,
+            reason=f"replaced by one with {', '.join(f'{name}={value}' for name, value in self._order.match.items())}",
+            grace=self._order.grace,
+            registry=self._registry,
+            clock=self._clock,
+            processes=self._processes,
+        ).release("replaced")
 
     def _is_owned(self) -> bool:
         return not _may_be_served_anew(self._inspect(self._resource.path))

@@ -1,0 +1,103 @@
+"""``leasectl ensure``."""
+
+from __future__ import annotations
+
+import click
+
+import ownership
+from leases.commands._facts import as_data
+from leases.commands._options import PATH, arguments, common, seconds
+from leases.commands._output import printable, shown, write, write_json
+from leases.commands.run import Run, given
+from ownership import inspect
+
+
+def _pairs(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
+    found = {}
+    for value in values:
+        name, equals, wanted = value.partition("=")
+        if not equals or not name:
+            raise click.BadParameter(f"must be NAME=VALUE, got {value!r}", ctx, param)
+        found[name] = wanted
+    return found
+
+
+@click.command("ensure", cls=Run)
+@click.argument("socket", type=PATH)
+@click.argument("cmd", nargs=-1, type=click.UNPROCESSED, callback=given, metavar="[-- CMD...]")
+@click.option(
+    "--timeout",
+    callback=seconds(endless=True),
+    default="10",
+    show_default=True,
+    metavar="SECONDS",
+    help="For everything together, or 'forever'.",
+)
+@click.option(
+    "--match",
+    multiple=True,
+    callback=_pairs,
+    metavar="NAME=VALUE",
+    help="What has to stand in the owner's data, as text. May be repeated.",
+)
+@click.option(
+    "--on-mismatch",
+    type=click.Choice(["raise", "use", "replace"]),
+    default="raise",
+    show_default=True,
+    help="What to do about an owner that it does not stand in.",
+)
+@click.option(
+    "--grace",
+    callback=seconds(endless=False),
+    default="5",
+    show_default=True,
+    metavar="SECONDS",
+    help="Time between TERM and KILL for an owner that is replaced.",
+)
+@common
+def command(
+    socket: str,
+    cmd: tuple[str, ...],
+    timeout: float | None,
+    match: dict[str, str],
+    on_mismatch: str,
+    grace: float,
+    registry: str | None,
+    as_json: bool,
+) -> int:
+    """See that somebody answers at SOCKET, and start CMD if nobody does: once, however many ask at the same time.
+
+    CMD has to own SOCKET and to listen there (ownership.listen). It goes on by itself, in a session of its own; what
+    it writes to stderr goes to a file in the lock directory, of which the last lines are shown if it ends early.
+    Without CMD nobody is started.
+
+    \b
+    Exit status:
+       0  it answers
+       1  what was started ended, or does not answer in time; or it died three times within
+          a minute; or nobody answers, and nobody was to be started
+       2  usage
+      65  the record or its directory cannot be used
+      75  its owner does not match
+    """
+    with arguments():
+        connection = ownership.ensure(
+            socket,
+            cmd or None,
+            timeout,
+            match=match,
+            on_mismatch=on_mismatch,  # type: ignore[arg-type]
+            registry=registry,
+            grace=grace,
+        )
+    connection.close()
+    one = inspect(socket, registry=registry)
+    if as_json:
+        write_json({**as_data(one, registry), "answers": True})
+    elif one.record is not None:
+        told = f" ({printable(one.record.command)})" if one.record.command else ""
+        write(f"{shown(one.resource)}: pid {one.record.pid}{told} answers")
+    else:
+        write(f"{shown(one.resource)}: answers, though no record says who that is")
+    return 0
