@@ -21,6 +21,7 @@ from ownership._ailing_files import (
     unusable_file,
 )
 from ownership._ailing_owner import Case, ailments_of_owner
+from ownership._ailing_socket import ailments_of_socket
 from ownership._clock import SYSTEM_CLOCK, Clock
 from ownership._errors import OwnershipError
 from ownership._examine import Examined, Examiner
@@ -40,7 +41,15 @@ from ownership._witness import SUFFIX, ask
 
 _PAUSE, _PAUSES = 0.2, 3  # seconds between two looks at what may pass by itself; together more than two keeper ticks
 _PASSING = frozenset(
-    {FindingCode.RECORD_LOST, FindingCode.MALFORMED, FindingCode.WITNESS_MISSING, FindingCode.WITNESS_FREE}
+    {
+        FindingCode.RECORD_LOST,
+        FindingCode.MALFORMED,
+        FindingCode.WITNESS_MISSING,
+        FindingCode.WITNESS_FREE,
+        FindingCode.SOCKET_MISSING,
+        FindingCode.SOCKET_MUTE,
+        FindingCode.STALE_SOCKET,
+    }
 )
 
 
@@ -54,8 +63,9 @@ def diagnose(
     """Everything in *directory* that is not as it should be, with evidence and remedy; nothing if all is well.
 
     Looked at are the records, guards, witnesses and lock directories of every resource directly in it, without taking
-    a guard and without changing anything. What a keeper or a call under way may put right by itself is found only if it
-    is still so after 0.6 s. Findings of a directory come before those of the resources in it, which come by name.
+    a guard and without changing anything; a socket is connected to, and the connection closed at once. What a keeper or
+    a call under way may put right by itself is found only if it is still so after 0.6 s. Findings of a directory come
+    before those of the resources in it, which come by name.
 
     Not guaranteed: that it is still so when you act on it; that what this account may not read, or processes that this
     pid namespace does not show, are judged as well as others would; and, off Linux, who holds a guard.
@@ -157,7 +167,7 @@ class _Round:
             examined = self._examine(subject.resource, remembered)
             asker = asker_of(self._quick, place, subject.resource) if remembered.requested else None
             case = Case(subject, examined, remembered, self._examiner.processes, self._witness(examined), asker)
-            found += [*ailments_of_owner(case), *ailments_of_change(case)]
+            found += [*ailments_of_owner(case), *ailments_of_change(case), *ailments_of_socket(case)]
         except (OSError, OwnershipError) as error:
             found.append(unusable_file(subject, "json", error))
             return _Look(subject, tuple(found), _instances(remembered.owner), False)

@@ -33,6 +33,9 @@ class FindingCode(enum.StrEnum):
     ``UNREADABLE`` · ``GUARD_HELD`` for long · ``LEFTOVER_REQUEST``, ``LEFTOVER_WITNESS``, ``LEFTOVER_TEMPORARY`` of
     dead processes.
 
+    Of a socket: ``SOCKET_MISSING`` or ``SOCKET_MUTE``: its owner lives, its path leads nowhere or nobody answers there
+    · ``HIDDEN_LISTENER``: somebody answers whom no record names · ``STALE_SOCKET`` of a dead owner.
+
     Of a directory: ``UNSAFE_DIRECTORY`` · ``FOREIGN_ACCOUNT_DIRECTORY``, ``FOREIGN_ACCOUNT_FILES``: they belong to an
     account that keeps others out · ``UNWRITABLE_DIRECTORY``: nothing can be acquired there, by this account at least.
     """
@@ -61,6 +64,10 @@ class FindingCode(enum.StrEnum):
     GUARD_HELD = "guard-held"
     LEFTOVER_WITNESS = "leftover-witness"
     LEFTOVER_TEMPORARY = "leftover-temporary"
+    SOCKET_MISSING = "socket-missing"
+    SOCKET_MUTE = "socket-mute"
+    HIDDEN_LISTENER = "hidden-listener"
+    STALE_SOCKET = "stale-socket"
     UNSAFE_DIRECTORY = "unsafe-directory"
     FOREIGN_ACCOUNT_DIRECTORY = "foreign-account-directory"
     FOREIGN_ACCOUNT_FILES = "foreign-account-files"

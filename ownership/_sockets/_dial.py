@@ -28,6 +28,10 @@ class Answer(NamedTuple):
         return self.error in NOBODY
 
     @property
+    def connected(self) -> bool:
+        return self.error == 0
+
+    @property
     def is_full(self) -> bool:
         return self.error in (errno.EAGAIN, errno.EWOULDBLOCK, errno.EINPROGRESS)
 
