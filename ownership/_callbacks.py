@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
 import errno
+import os
 import queue
 import signal
 import threading
@@ -12,8 +14,10 @@ from functools import partial
 from typing import Any
 
 from ownership import _fork
+from ownership._flag import Flag
 from ownership._log import log, tell
 
+_LAST = 1.0  # seconds that a program which ends waits for the calls that are due
 _STUCK = 1.0  # seconds after which a callback that does not return is left behind with its thread, and others go on
 
 
@@ -39,12 +43,20 @@ class Callbacks:
             if self._thread is None:
                 try:
                     self._start()
+                    atexit.register(_finish, os.getpid())
                 except RuntimeError as error:
                     raise OSError(errno.ENOMEM, f"the thread for callbacks cannot be started: {error}") from None
 
     def put(self, callback: Callable[[], object]) -> None:
         """Have *callback* called soon, once. From any thread, also inside a signal handler."""
         self._waiting.put(callback)
+
+    def finish(self) -> None:
+        """Have everything called that is due by now; not for ever."""
+        if self._thread is not None:
+            done = Flag()
+            self.put(done.set)
+            done.wait(_LAST)
 
     def relieve(self) -> None:
         """If a call does not return while others wait: go on with those. For the keeper, every tick."""
@@ -95,6 +107,12 @@ CALLBACKS = Callbacks()
 def call(callback: Callable[..., object], *arguments: object) -> None:
     """Have *callback* called with *arguments* on the second thread."""
     CALLBACKS.put(partial(callback, *arguments))
+
+
+def _finish(process: int) -> None:
+    """Exit hook: whoever ends because of what it was to be told of is told all the same."""
+    if os.getpid() == process:
+        CALLBACKS.finish()
 
 
 def _child() -> None:

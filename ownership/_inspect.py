@@ -14,7 +14,7 @@ from ownership._clock import SYSTEM_CLOCK, Clock
 from ownership._errors import OwnershipError
 from ownership._examine import Examiner, refusal
 from ownership._inspection import Inspection, Running, inspection_of, nobody
-from ownership._location import pin_registry
+from ownership._location import pin_registry, refuse_writable
 from ownership._models import OwnerRecord
 from ownership._paths import DIRECTORY, Resource, StrPath, pinned_resource, resolve
 from ownership._place import Place, existing, opened
@@ -107,6 +107,7 @@ def inspect_all(
     for path in lock_directories(directory, registry=registry):
         try:
             place = opened(path, registry=registry)
+            refuse_writable(path, place.directory.stat())
             names = sorted(place.directory.names(".json"))
         except OSError as error:  # another account's, for instance; the others are looked at all the same
             yield Inspection(Path(path), Verdict.UNKNOWN, str(error), error=error)

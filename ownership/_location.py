@@ -63,7 +63,7 @@ def locate(parent: str, above: os.stat_result | None = None, *, looking: bool = 
         if not ours and sticky and name == DIRECTORY:
             continue
         rightful = name != DIRECTORY or above.st_uid == user
-        return _usable(path, found, above, ours, takes=rightful or not looking)
+        return _usable(path, found, above, ours, takes=rightful, looking=looking)
     made = f"{DIRECTORY}-{user}" if sticky else DIRECTORY
     return Location(f"{parent.rstrip('/')}/{made}", None, heir=_heir(above, sticky))
 
@@ -83,7 +83,9 @@ def _heir(above: os.stat_result, sticky: bool) -> Account | None:
     return (above.st_uid, above.st_gid) if euid() == 0 and above.st_uid != 0 and not sticky else None
 
 
-def _usable(path: str, found: os.stat_result, above: os.stat_result, ours: bool, takes: bool) -> Location:
+def _usable(
+    path: str, found: os.stat_result, above: os.stat_result, ours: bool, *, takes: bool, looking: bool
+) -> Location:
     if stat.S_ISLNK(found.st_mode) or not stat.S_ISDIR(found.st_mode):
         what = "a symlink" if stat.S_ISLNK(found.st_mode) else "not a directory"
         raise UnsafeDirectoryError(
@@ -94,20 +96,21 @@ def _usable(path: str, found: os.stat_result, above: os.stat_result, ours: bool,
     if not ours:
         owners = f"{account_name(found.st_uid)}, not to {account_name(euid())}"
         entry = account(found.st_uid)
-        who = f"run it as {entry[0] if entry else account_name(found.st_uid)} (its owner)"
-        raise explained(
-            PermissionError(errno.EACCES, f"the lock directory belongs to {owners}"),
-            path,
-            f"{f'chown -R {euid()} {quoted(path)}' if takes else who}, or share a registry between the accounts",
-        )
-    _refuse_writable(path, found)
+        who, take = entry[0] if entry else account_name(found.st_uid), f"chown -R {euid()} {quoted(path)}"
+        hint = take if takes else f"run it as {who} (its owner)"
+        hint += ", or share a registry between the accounts"
+        if not (takes or looking):  # where it is: whatever they own by it would be ours then
+            hint += f"; or, if {who} owns nothing by it any more, {take}"
+        raise explained(PermissionError(errno.EACCES, f"the lock directory belongs to {owners}"), path, hint)
+    refuse_writable(path, found)
     if found.st_uid != 0 and euid() == 0:
         return Location(path, facts_of(found), account=(found.st_uid, found.st_gid))
     heir = _heir(above, bool(above.st_mode & stat.S_ISVTX)) if found.st_uid == 0 else None
     return Location(path, facts_of(found), heir=heir)
 
 
-def _refuse_writable(path: str, found: os.stat_result) -> None:
+def refuse_writable(path: str, found: os.stat_result) -> None:
+    """:raises UnsafeDirectoryError: every account may replace what is in it"""
     if found.st_mode & stat.S_IWOTH:
         raise UnsafeDirectoryError(
             f"{shown(path)}: every account may write in it (mode {stat.S_IMODE(found.st_mode):04o})",
@@ -140,7 +143,7 @@ def locate_registry(path: str) -> Location:
         )
     if not stat.S_ISDIR(found.st_mode):
         raise path_error(NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR)), path)
-    _refuse_writable(path, found)
+    refuse_writable(path, found)
     if found.st_mode & stat.S_ISVTX:
         raise UnsafeDirectoryError(
             f"{shown(path)}: a registry must not be sticky, accounts could not replace each other's records",

@@ -13,6 +13,7 @@ from ownership._guard import PATIENCE, Interrupting
 from ownership._hold import Hold
 from ownership._inspect import examiner_of, lock_directories, resource_of
 from ownership._inspection import Inspection, inspection_of
+from ownership._location import refuse_writable
 from ownership._locking import locked
 from ownership._paths import Resource, StrPath
 from ownership._pinned import DirectoryChanged
@@ -46,6 +47,7 @@ def reclaim_all(
     for path in lock_directories(directory, registry=registry):
         try:
             place = opened(path, registry=registry)
+            refuse_writable(path, place.directory.stat())
             names = sorted({*place.directory.names(".json"), *place.directory.names(SUFFIX)})
         except OSError as error:
             yield Inspection(Path(path), Verdict.UNKNOWN, str(error), error=error), False

@@ -44,7 +44,7 @@ _OUT_OF_REACH = Testimony(WitnessState.UNTESTABLE, "no process there can be sign
 
 
 def stop(
-    ref: OwnerRef | OwnerIdentity | Running,
+    ref: OwnerRef | OwnerIdentity | Running | None,
     grace: float = GRACE,
     *,
     clock: Clock = SYSTEM_CLOCK,
@@ -67,7 +67,7 @@ def stop(
     signal. An owner that was gone from the start has a group that nobody can tell from a later one of that number:
     then nothing is signalled, and it is an error if somebody lives in it.
 
-    :param ref: whom to stop: what :func:`find` gives, a reference, a record, or the identity in one
+    :param ref: whom to stop: what :func:`find` gives (``None``: nobody), a reference, a record, or the identity in one
     :param grace: seconds from TERM to KILL; over at once when nobody is left
     :returns: what was signalled when; ``gone`` is true
     :raises StopTimeoutError: somebody is left, 5 s after KILL or beyond the reach of signals
@@ -79,6 +79,8 @@ def stop(
     Sources: kill(2), pidfd_send_signal(2), setpgid(2), proc_pid_stat(5).
     """
     seconds = checked_seconds(grace, "grace")
+    if ref is None:
+        return StopReport("process", (), (), True, 0.0)
     ref = ref.ref if isinstance(ref, Running) else ref
     if not isinstance(ref, OwnerRef | OwnerIdentity):
         raise ValueError(

@@ -15,6 +15,7 @@ from ownership._errors import OwnershipError
 from ownership._examine import Examined, Examiner
 from ownership._inspect import examiner_of, lock_directories, resource_of
 from ownership._inspection import Inspection, inspection_of
+from ownership._location import refuse_writable
 from ownership._models import NO_GUARD_STATE
 from ownership._once_seen import OnceSeen
 from ownership._paths import Resource, StrPath, spelled_path
@@ -127,6 +128,7 @@ class Survey:
             wall_ns = self._clock.wall_ns()
             try:
                 place = opened(path, registry=self._registry)
+                refuse_writable(path, place.directory.stat())
                 names = sorted(place.directory.names(".json"))
             except OSError as error:  # another account's, for instance; the others are looked at all the same
                 yield Inspection(Path(path), Verdict.UNKNOWN, str(error), error=error)

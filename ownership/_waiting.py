@@ -42,7 +42,7 @@ def timed_out(error: AlreadyOwnedError, timeout: float) -> AcquireTimeoutError:
         owner=error.owner,
         verdict=error.verdict,
         reason=error.reason,
-        hint=error.hint,
+        hint=error.hint.replace("wait for it", "wait longer", 1),
     )
 
 

@@ -12,7 +12,7 @@ from leases.commands._facts import age, as_data
 from leases.commands._failure import described, exit_code, facts, located
 from leases.commands._options import PATH, arguments, common, mistaken, sources
 from leases.commands._output import is_terminal, printable, say, shown, write, write_json
-from ownership import Inspection, inspect_all
+from ownership import Inspection, RecordError, inspect_all
 
 _COLUMNS = ("resource", "verdict", "pid", "age", "token", "phase", "command")
 _RULED = 500  # rows up to which a table is drawn on a terminal; drawing thousands takes seconds
@@ -28,7 +28,8 @@ def command(directories: tuple[str, ...], registry: str | None, as_json: bool) -
     the whole; on a terminal, rows are cut at its edge.
 
     With --registry: every owner in the registry, or only those of something directly in DIR. A record that cannot be
-    read is listed with its error; a directory that cannot be listed does not keep the others from being listed.
+    read is listed with its error; a directory that cannot be listed does not keep the others from being listed. What
+    another account keeps to itself, in a lock directory of its own, cannot be listed, which is no failure.
 
     \b
     Exit status:
@@ -50,7 +51,7 @@ def command(directories: tuple[str, ...], registry: str | None, as_json: bool) -
             error = mistaken(error, shown(source))
             failures.append((shown(source), error))
             codes.append(exit_code(error, where))
-    codes += [exit_code(one.error, where) for one in rows if one.error is not None]
+    codes += [exit_code(one.error, where) for one in rows if one.error is not None and not _is_anothers(one)]
     if as_json:
         _write_json(rows, failures, registry, where)
     else:
@@ -60,6 +61,16 @@ def command(directories: tuple[str, ...], registry: str | None, as_json: bool) -
         for source_shown, failure in failures:
             say(located(source_shown, failure), described(failure)[1])
     return max(codes)
+
+
+def _is_anothers(one: Inspection) -> bool:
+    """The lock directory of another account, which keeps what is in it to itself: nothing is wrong with that."""
+    if not isinstance(one.error, PermissionError) or isinstance(one.error, RecordError):
+        return False
+    try:
+        return one.resource.name.startswith(".leases") and one.resource.lstat().st_uid != os.geteuid()
+    except OSError:
+        return False
 
 
 def _write_json(

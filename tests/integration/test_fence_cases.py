@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import resource
 import signal
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -17,7 +19,7 @@ from ownership import Fence, FenceTrippedError, OwnerRef
 from ownership._process import LinuxProcesses, ProcessTable
 from ownership.testing import reuse_pid
 from tests.support.namespaces import NEW_PIDS
-from tests.support.processes import Child, begun, running
+from tests.support.processes import Child, begun, program, running
 from tests.support.waiting import eventually
 
 FAKETIME = "/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1"
@@ -440,3 +442,26 @@ def test_a_fence_whose_thread_cannot_be_started_says_so() -> None:
         assert threads == 1
     finally:
         subprocess.run(["rm", "-r", directory], check=True)
+
+
+def test_a_worker_that_ends_at_once_is_told_all_the_same(tmp_path: Path) -> None:
+    """``check()`` raises before the second thread has called anybody; the interpreter waits for that at its end."""
+    body = """
+    ref = ownership.OwnerRef.from_env(json.loads(sys.argv[1]))
+    def told():
+        time.sleep(0.05)
+        say("told")
+    fence = ownership.Fence(ref, on_trip=told)
+    say("ready")
+    while True:
+        fence.check()
+        time.sleep(0.0005)
+    """
+    claim = ownership.acquire(tmp_path / "x")
+    command = [sys.executable, "-c", program(body), json.dumps(claim.ref.to_env())]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+    with Child(subprocess.Popen(command, **pipes, bufsize=0)) as worker:  # type: ignore[call-overload]
+        assert worker.hear() == "ready"
+        claim.release()
+        assert worker.hear() == "told"
+        assert worker.process.wait(60) == 1

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
+import io
 import os
 from pathlib import Path
 
 import pytest
 
 import ownership
+from leases.cli import main
 from leases.commands._command import brief
 from leases.commands._facts import age
 from ownership import OwnerRecord
 from tests.support.cli import VERDICTS, Leasectl, resource
+from tests.support.namespaces import NOBODY, die_owning, elsewhere, needs_linux_root
 from tests.support.records import file_of, plant, record, snapshot
 
 
@@ -173,3 +177,29 @@ def test_a_file_that_nobody_owns_is_just_no_directory(leasectl: Leasectl, tmp_pa
     said = leasectl("list", tmp_path / "x")
     assert said.code == 1
     assert "Not a directory" in said.err
+
+
+def test_a_lock_directory_that_everybody_may_write_in_is_not_believed(leasectl: Leasectl, tmp_path: Path) -> None:
+    with ownership.acquire(tmp_path / "x"):
+        (tmp_path / ".leases").chmod(0o777)
+        for command in ("list", "reclaim"):
+            said = leasectl(command, tmp_path)
+            assert said.code == 65
+            assert "every account may write in it" in said.out + said.err
+        (tmp_path / ".leases").chmod(0o700)
+
+
+@needs_linux_root
+def test_what_another_account_keeps_to_itself_is_no_failure(open_directory: Path) -> None:
+    open_directory.chmod(0o1777)
+    for uid in (0, NOBODY):
+        elsewhere(lambda: die_owning(open_directory / "x"), uid=uid)
+
+    def listed() -> tuple[int, str]:
+        with contextlib.redirect_stdout(io.StringIO()) as said:
+            return main(["list", str(open_directory)]), said.getvalue()
+
+    code, text = elsewhere(listed, uid=NOBODY)
+    assert code == 0
+    assert ".leases-0" in text
+    assert [row.split()[1] for row in text.splitlines()[1:]] == ["unusable", "gone"]

@@ -644,7 +644,7 @@ def test_grace_is_a_bounded_time(table: FakeProcessTable, grace: Any) -> None:
     assert table.signals == []
 
 
-@pytest.mark.parametrize("ref", [None, OWNER, "/run/app.sock", {"pid": OWNER}])
+@pytest.mark.parametrize("ref", [OWNER, "/run/app.sock", {"pid": OWNER}])
 def test_a_number_or_a_path_names_no_owner(table: FakeProcessTable, ref: Any) -> None:
     with pytest.raises(ValueError, match="ref must be"):
         ownership.stop(ref, processes=table)
@@ -746,3 +746,10 @@ def test_a_signal_is_the_number_of_one(table: FakeProcessTable, number: Any) -> 
     with pytest.raises(ValueError, match="signal must be"):
         ownership.signal_group_if_held(OWNER, number, processes=table)
     assert table.signals == []
+
+
+def test_nobody_is_stopped_already() -> None:
+    """What ``find()`` gives when nobody owns."""
+    done = ownership.stop(None)
+    assert done.gone
+    assert not done.signalled
