@@ -92,7 +92,6 @@ class Scenario:
     :ivar prepare: make what it finds; the resources it is about, and the actor's keywords
     :ivar owned_after: whether an actor whose operation returned owns the resource; ``None``: somebody else may
     :ivar owned_after_failure: whether it does when the operation raised
-    :ivar varies: it waits for somebody, so not every run makes as many calls
     """
 
     name: str
@@ -100,7 +99,6 @@ class Scenario:
     prepare: Callable[[Scene], tuple[list[Path], dict[str, Any]]]
     owned_after: bool | None
     owned_after_failure: bool | None = False
-    varies: bool = False
 
     def __str__(self) -> str:
         return self.name
@@ -167,8 +165,8 @@ SCENARIOS = [
     Scenario("break", "break_claim", _owned, None, None),
     Scenario("adopt", "adopt", _handed_over, None, None),
     Scenario("retire", "retire", _plain, True, True),
-    Scenario("ask-an-owner-that-stays", "ask", _owned, None, None, varies=True),
-    Scenario("replace", "replace", _plain, None, None, varies=True),
+    Scenario("ask-an-owner-that-stays", "ask", _owned, None, None),
+    Scenario("replace", "replace", _plain, True, None),
 ]
 
 

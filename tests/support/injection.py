@@ -379,12 +379,12 @@ class Actor:
         self._finish()
 
     def ask(self) -> None:
-        """Ask an owner to go that does not, and give up."""
-        self._between(lambda: self.ownership.replace(self.path, grace=60, timeout=0.02))
+        """Ask an owner to go, and give up at once: nothing is waited for, so every run makes the same calls."""
+        self._between(lambda: self.ownership.replace(self.path, grace=60, timeout=0))
         self._pause()
         try:
-            self.ownership.replace(self.path, grace=60, timeout=0.02)
-        except (self.ownership.AcquireTimeoutError, OSError):  # the fault may only come now
+            self.ownership.replace(self.path, grace=60, timeout=0)
+        except self.ownership.AcquireTimeoutError:
             pass
         end = time.monotonic() + 10
         while self.ownership._keeper.KEEPER.holdings and time.monotonic() < end:  # what could not be withdrawn at once
@@ -394,7 +394,7 @@ class Actor:
         _say({"open": sorted(kind_of(number) for number in os.listdir("/proc/self/fd"))})
 
     def replace(self) -> None:
-        """Ask an owner, a child of ours that ends with us, to go, and stop it at once."""
+        """Ask an owner to go, a child of ours that ends once it is asked, or with us."""
         reading, writing = os.pipe()
         child = os.fork()
         if child == 0:
@@ -406,13 +406,21 @@ class Actor:
         os.read(reading, 1)
         os.close(reading)
         os.close(writing)
-        claim = self._between(lambda: self.ownership.replace(self.path, grace=0))
+
+        def end(_: object) -> None:
+            if os.waitpid(child, os.WNOHANG)[0] == 0:
+                os.kill(child, signal.SIGKILL)
+                os.waitpid(child, 0)
+
+        claim = self._between(lambda: self.ownership.replace(self.path, grace=60, on_wait=end))
         self._pause()
         if claim is not None:
             claim.verify()
             claim.release()
-        os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
+        try:
+            end(None)
+        except ChildProcessError:
+            pass
         self._finish()
 
     def pass_on(self) -> None:
