@@ -24,11 +24,12 @@ def attend(command: Sequence[str], claim: Claim, signals: Inbox, grace: float) -
     """Run *command* until it has ended and was reaped, passing signals on; its exit code, and whether we lost *claim*.
 
     It finds in ``LEASES_OWNER`` whom it works for. Once *claim* is lost it gets TERM and, *grace* seconds later, KILL.
+    When somebody asks us to go it gets TERM, once: to go on is its own decision, and to stop us that of whoever asks.
 
     :raises CommandError: it cannot be started
     """
     with started(command, signals, {**os.environ, **claim.ref.to_env()}) as child:
-        loss, patience = None, float("inf")
+        loss, patience, asked = None, float("inf"), False
         while child.poll() is None:
             received = signals.next(min(TICK, max(0.0, patience - time.monotonic())))
             if received is not None and not (received.typed and _shares_our_group(child)):
@@ -40,6 +41,11 @@ def attend(command: Sequence[str], claim: Claim, signals: Inbox, grace: float) -
             elif time.monotonic() >= patience:
                 child.kill()
                 patience = float("inf")
+            elif not asked and loss is None and (request := claim.stop_request) is not None:
+                asked = True
+                why = f": {printable(request.reason)}" if request.reason else ""
+                say(f"pid {request.pid} asks us to go{why}; ending pid {child.pid} ({printable(command[0])})")
+                child.terminate()
     if loss is None and (loss := loss_of(claim)) is not None:
         say(str(loss))
     code = child.returncode

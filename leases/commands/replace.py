@@ -11,6 +11,10 @@ from leases.commands.run import Run, attended, given, labelled, let_go
 from ownership import AlreadyOwnedError, ContentionError, replace
 
 
+def _if_given(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
+    return None if value is None else seconds(endless=False)(ctx, param, value)
+
+
 @click.command("replace", cls=Run)
 @click.argument("path", type=PATH)
 @click.argument("cmd", nargs=-1, type=click.UNPROCESSED, callback=given, metavar="[-- CMD...]")
@@ -25,7 +29,7 @@ from ownership import AlreadyOwnedError, ContentionError, replace
 )
 @click.option(
     "--timeout",
-    callback=seconds(endless=False),
+    callback=_if_given,
     metavar="SECONDS",
     help="When to give up, signalled or not; by default what twice --grace and KILL take.",
 )

@@ -96,7 +96,8 @@ def command(
 
     The record names leasectl, and CMD cannot outlive it: if leasectl is killed, the kernel kills CMD (Linux). TERM,
     INT, HUP, QUIT, USR1 and USR2 are passed on to CMD. PATH is released after CMD has ended. If PATH is lost
-    meanwhile (by leasectl break, for instance), CMD gets TERM, and KILL after the time of --grace.
+    meanwhile (by leasectl break, for instance), CMD gets TERM, and KILL after the time of --grace. When somebody asks
+    the owner to go (leasectl replace), CMD gets TERM.
 
     Not covered: descendants that outlive CMD, and a CMD that changes its account (sudo, su, setpriv, set-user-ID
     programs), which the kernel then unties from leasectl. Use --exec for those: CMD replaces leasectl, keeps its pid,
