@@ -180,6 +180,26 @@ def stop(ref: ownership.OwnerRef, record: ownership.OwnerRecord, owner: ownershi
         assert_type(error.report, ownership.StopReport)
 
 
+def replace(path: Path) -> None:
+    with ownership.replace(
+        path, reason="upgrade", grace=5.0, timeout=None, registry=path, labels={"a": "b"}, on_wait=print
+    ) as claim:
+        assert_type(claim, ownership.Claim)
+        request = claim.stop_request
+        assert_type(request, ownership.StopRequest | None)
+        if request is not None:
+            assert_type(request.identity, ownership.OwnerIdentity)
+            assert_type((request.pid, request.command, request.host, request.reason), tuple[int, str, str, str])
+            assert_type(request.labels, Mapping[str, str])
+            assert_type(request.since, dt.datetime | None)
+            assert_type((request.token, request.verdict, request.stands), tuple[int, ownership.Verdict, bool])
+        claim.on_stop_request(lambda request: print(request.pid))
+        claim.retire("shutting down")
+        assert_type(claim.record.is_closed, bool)
+        assert_type(claim.record.reason, str | None)
+    assert_type(ownership.inspect(path).request, ownership.StopRequest | None)
+
+
 def errors(path: Path) -> int:
     try:
         ownership.acquire(path)
