@@ -15,21 +15,24 @@ from ownership._draft import draft, new_token
 from ownership._errors import AlreadyOwnedError, OwnershipError, explained
 from ownership._eviction import Ended, after_end
 from ownership._examine import FREE, Examined, Examiner
+from ownership._gating import Gate
 from ownership._guard import PATIENCE, Busy, Guard, Interrupting
 from ownership._hold import Hold
 from ownership._holding import Holding
-from ownership._locking import locked, peek
-from ownership._models import GuardState, OwnerIdentity
+from ownership._locking import locked, peek, ranked
+from ownership._models import GuardState, LeaseTerms, OwnerIdentity
 from ownership._part import Part
 from ownership._paths import Facts, Resource, facts_of
 from ownership._pinned import DirectoryChanged
 from ownership._place import Place, pinned
 from ownership._process import Identity
 from ownership._refusing import Refused, Unsettled
+from ownership._renewal import begun, lease_out
 from ownership._request import answer
 from ownership._state import State
 from ownership._stopped import Stopped
 from ownership._sweep import sweep
+from ownership._vigil import Vigil
 from ownership._waiting import Waiter, settles, timed_out
 from ownership._withdrawal import undo
 
@@ -65,7 +68,11 @@ class Acquisition:
         me: Identity,
         labels: dict[str, str],
         stopped: Stopped | None = None,
+        terms: LeaseTerms | None = None,
+        gate: Gate | None = None,
     ) -> None:
+        self.terms = terms
+        self.gate = gate
         self.process = os.getpid()
         self.stopped = stopped
         self.resources = resources
@@ -117,7 +124,9 @@ class Acquisition:
             guards.append(place.guard(one))
         self.first = False
         if len(guards) > 1:
-            self._merge(places, guards, holding)
+            numbers = ranked(guards, holding.primary.path)
+            places, guards = [places[one] for one in numbers], [guards[one] for one in numbers]
+            self.resources = [self.resources[one] for one in numbers]
         until = max(self.deadline, self.clock.monotonic() + PATIENCE)
         decide = partial(self._decide, places, holding)
         try:
@@ -129,21 +138,6 @@ class Acquisition:
             if self.registry is not None and error.errno in _READ_ONLY and not isinstance(error, OwnershipError):
                 self._judge_unguarded(places)
             raise
-
-    def _merge(self, places: list[Place], guards: list[Guard], holding: Holding) -> None:
-        """Two paths may lead to one resource, where a directory is mounted twice: that one counts once.
-
-        And everybody locks guards in one order, by whatever paths: that of their directories' inodes and their names.
-        """
-        merged: dict[tuple[int, int, str], int] = {}
-        for number, (place, one) in enumerate(zip(places, self.resources, strict=True)):
-            directory = place.directory.descriptor
-            key = (directory.device, directory.inode, one.name)
-            if key not in merged or one.path == holding.primary.path:
-                merged[key] = number
-        numbers = [merged[key] for key in sorted(merged)]
-        places[:], guards[:] = [places[one] for one in numbers], [guards[one] for one in numbers]
-        self.resources = [self.resources[one] for one in numbers]
 
     def _attempt_in_crowd(
         self, places: list[Place], guards: list[Guard], until: float, decide: Callable[..., None]
@@ -193,6 +187,8 @@ class Acquisition:
 
     def _decide(self, places: list[Place], holding: Holding, *holds: Hold) -> None:
         self._require_same_process()
+        if self.gate is not None:
+            self.gate.check()  # inside the guards: whoever closes it enters each of them afterwards
         found: list[tuple[Place, Hold, GuardState, Examined]] = []
         for place, hold in zip(places, holds, strict=True):
             remembered = hold.read()
@@ -223,11 +219,15 @@ class Acquisition:
         judged = examined.record.token if examined.record else 0
         token = new_token(place, resource, remembered.token, judged, wall_ns)
         instance_id = self.me.instance_id
-        raw = draft(place, resource, self.me, self.labels).fill(token, wall_ns)
+        terms = self.terms and begun(self.terms, self.clock)
+        template = draft(place, resource, self.me, self.labels, terms)
+        raw = template.fill(token, wall_ns, terms.renewed_at if terms is not None else None)
         part = Part(place, hold.guard, self.registry, instance_id, token, raw)
         holding.parts.append(part)
         place.enter(part)
         part.made_witness = place.settle_in(instance_id)
+        if terms is not None:
+            lease_out(holding, part, terms)
         if remembered.owner is not None:
             self._clear_temporary(place, resource, remembered.owner)
         part.stamped = True
@@ -262,6 +262,7 @@ class Acquisition:
         if self.clock.monotonic() >= self.deadline:
             raise timed_out(refused.error(), self.timeout)
         if self.waiter is None:
+            self.examiner = self.examiner._replace(vigil=Vigil())
             self.waiter = Waiter(self.examiner, self.stopped)
         examined = refused.examined
         while not examined.may_be_taken and not examined.unsettled and self.clock.monotonic() < self.deadline:

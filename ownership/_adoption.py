@@ -19,6 +19,7 @@ from ownership._paths import Resource, pinned_resource
 from ownership._pinned import DirectoryChanged
 from ownership._place import Place, pinned
 from ownership._record import changed, decode, encode
+from ownership._renewal import begun, lease_out
 from ownership._state import State, adopted_by
 from ownership._withdrawal import undo
 
@@ -102,11 +103,16 @@ class Adoption:
             "updated_at": timestamp(wall_ns),
             "device": place.directory.descriptor.device,
         }
+        terms = record.lease and begun(record.lease, self.holding.clock)
+        if terms is not None:
+            changes["lease"] = terms.model_dump()
         raw = encode(changed(record, changes))
         part = Part(place, hold.guard, target.registry, me.instance_id, token, raw)
         self.holding.parts.append(part)
         place.enter(part)
         part.made_witness = place.settle_in(me.instance_id)
+        if terms is not None:
+            lease_out(self.holding, part, terms)
         place.owned[target.resource.name] = token
         part.stamped = part.published = True
         # the record first: a guard that names us while the record still is our predecessor's would, should we die here

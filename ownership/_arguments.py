@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 
+from ownership._models import LeaseTerms
 from ownership._paths import Resource, StrPath, resolve
 
+MIN_TTL = 1.0  # seconds: four ticks of the keeper
 _MAX_SECONDS = 1e9  # a bounded time that every system call takes
 
 
@@ -29,6 +31,17 @@ def checked_seconds(seconds: float, name: str) -> float:
     if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 <= seconds <= _MAX_SECONDS:
         raise ValueError(f"{name} must be a finite number of seconds >= 0, got {seconds!r}")
     return float(seconds)
+
+
+def checked_terms(ttl: float | None, auto_renew: bool) -> LeaseTerms | None:
+    """The terms of a lease, ``None`` without a *ttl*."""
+    if ttl is None:
+        return None
+    if isinstance(ttl, bool) or not isinstance(ttl, int | float) or not MIN_TTL <= ttl <= _MAX_SECONDS:
+        raise ValueError(f"ttl must be None or a finite number of seconds >= {MIN_TTL}, got {ttl!r}")
+    if not isinstance(auto_renew, bool):
+        raise ValueError(f"auto_renew must be true or false, got {auto_renew!r}")
+    return LeaseTerms(ttl=float(ttl), auto_renew=auto_renew, renewed_at=0.0)
 
 
 def checked_labels(labels: Mapping[str, str] | None) -> dict[str, str]:

@@ -15,12 +15,14 @@ from typing import Any, NoReturn, Self
 from ownership import _closing, _keeper, _kept
 from ownership._arguments import checked_labels, checked_timeout
 from ownership._asked import Listening, request_to
+from ownership._critical import critical, require_outside
 from ownership._errors import OwnershipError, OwnershipLostError
 from ownership._handover import HandingOver, Heir
 from ownership._holding import Holding
 from ownership._models import CLOSED, OwnerRecord
 from ownership._process import printable
 from ownership._ref import OwnerRef
+from ownership._renewal import expires_in, lapses, renew, renew_late
 from ownership._request import StopRequest
 from ownership._state import OWNING, State
 from ownership._updating import update
@@ -33,6 +35,9 @@ class Claim:
     this process until it is released, retired, handed over, broken by somebody's decision, or the process ends. Keep
     it: one that is garbage-collected is released, with a ResourceWarning. As a context manager it is released at the
     end of the block. Methods may be called from any thread and from signal handlers. A forked child's copy is inert.
+
+    With a ttl it is a lease: it may also go to a contender once it was not renewed for that long. The keeper renews it,
+    unless that is to be done by hand; whoever was paused past the deadline keeps it if nobody took it meanwhile.
 
     Not guaranteed: anything against programs that ignore the records; that a process paused between ``verify()`` and
     its next write still owns at that write (pass :attr:`token` along where it matters).
@@ -91,19 +96,68 @@ class Claim:
         """Whether this handle still stands for an ownership, as far as it knows."""
         return self._holding.state is State.HELD and self._holding.process == os.getpid()
 
+    @property
+    def expires_in(self) -> float | None:
+        """Seconds until it may go to a contender unless it is renewed before; 0.0 from then on, or once it was lost.
+
+        ``None`` without a ttl. Not guaranteed: that it is gone then; :meth:`verify` says that, and renews it if not.
+        """
+        if not self._holding.leased:
+            return None
+        return max(0.0, expires_in(self._holding)) if self.held else 0.0
+
+    @property
+    def lapses(self) -> int:
+        """How often it had run out before it was renewed, without anybody having taken it over meanwhile."""
+        return lapses(self._holding)
+
     # -- acts
 
     def verify(self) -> None:
         """Make sure that the resource is still ours, by looking; 3 µs when nothing changed.
 
-        A record that was deleted or damaged while nobody else owns is put back first.
+        A record that was deleted or damaged while nobody else owns is put back first, and a lease that has run out is
+        renewed unless somebody has taken over.
 
         :raises OwnershipLostError: it is not, with the reason; from then on always
         :raises OSError: it cannot be told at the moment; nothing is lost by that
         """
         self._holding.require_held()
         self._holding.verify()
+        if self._holding.leased:
+            renew_late(self._holding)
         self._holding.require_held()
+
+    def renew(self) -> bool:
+        """Renew the lease now; whether it was still ours, which is not so for good once it is false.
+
+        Needed only with ``auto_renew=False``; without a ttl there is nothing to renew, and it only looks.
+
+        :raises GuardTimeoutError: another process was inside the guard for a whole second
+        :raises OSError: it cannot be renewed at the moment; nothing is lost by that
+        """
+        try:
+            self.verify()
+            renew(self._holding)
+            self._holding.require_held()
+        except OwnershipLostError:
+            return False
+        return True
+
+    def critical(self, timeout: float | None = 1.0) -> contextlib.AbstractContextManager[None]:
+        """A block in which nobody can take over, break or expire it: its guard is held meanwhile.
+
+        Entering makes sure that it is ours, and renews a lease that is late; inside, the ttl may pass. May be entered
+        again by the same thread; ``verify``, ``renew`` and ``announce`` work inside, ``release`` does not. Contenders
+        get GuardTimeoutError, which names us; ``inspect`` answers. Keep it short: everybody waits.
+
+        Not guaranteed: anything if the guard file is deleted meanwhile, or our descriptors are closed.
+
+        :param timeout: seconds to wait for the guard, not for the block; ``None`` for ever
+        :raises OwnershipLostError: it was not ours any more
+        :raises GuardTimeoutError: somebody else was inside the guard all the time
+        """
+        return critical(self._holding, checked_timeout(timeout))
 
     def announce(
         self,
@@ -175,10 +229,13 @@ class Claim:
         :param reason: kept as the reason why the last ownership ended, at most 120 characters
         :raises GuardTimeoutError: another process was inside the guard for a whole second
         :raises OSError: the record cannot be removed
+        :raises RuntimeError: called inside its own critical section
         """
         holding = self._holding
         if holding.process != os.getpid():
             return
+        if holding.inside is not None:
+            require_outside(holding)
         if holding.retire(State.RELEASED):
             if holding.withdraw("released", reason):
                 _keeper.KEEPER.drop(holding)
@@ -207,6 +264,8 @@ class Claim:
         :raises OSError: the record cannot be written
         """
         holding = self._holding
+        if holding.inside is not None:
+            require_outside(holding)
         if holding.process == os.getpid() and _closing.retire(holding, reason):
             _closing.close(holding)
 
@@ -232,8 +291,11 @@ class Claim:
         Not guaranteed: anything after exec but that the process owns until it ends: nothing is repaired any more.
 
         :param command: what the record is to show from now on
+        :raises RuntimeError: it is a lease, which nothing renews after exec
         """
         self._holding.require_held()
+        if self._holding.leased:
+            raise RuntimeError(f"{self._holding.primary.shown} is leased, and nothing renews a lease after exec")
         if command is not None:
             update(self._holding, {"command": printable(command)})
         places = {part.place for part in self._holding.parts if part.place is not None}

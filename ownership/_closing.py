@@ -76,6 +76,10 @@ def _close(holding: Holding, part: Part, hold: Hold) -> None:
     # no lease: it ends with the process, and with nothing else
     changes: dict[str, Any] = {"phase": CLOSED, "reason": holding.ending, "lease": None, "heir": None}
     update_one(holding, part, changes, hold)
+    if part.term is not None:
+        part.term.end()
+        part.term = None
+    holding.leased = any(one.term is not None for one in holding.parts)
     part.closed = True
     part.disclaim()  # from now on this process may acquire it again
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ownership._models import MAX_TOKEN, OwnerRecord
+from ownership._models import MAX_TOKEN, LeaseTerms, OwnerRecord
 from ownership._paths import Resource
 from ownership._place import Place
 from ownership._process import Identity
@@ -14,15 +14,21 @@ _KEPT = 64  # templates; most processes own the same few things again and again
 _templates: dict[tuple[object, ...], Template] = {}
 
 
-def draft(place: Place, resource: Resource, me: Identity, labels: dict[str, str]) -> Template:
-    """The record of this process for *resource*, but for token and time."""
+def draft(
+    place: Place, resource: Resource, me: Identity, labels: dict[str, str], terms: LeaseTerms | None = None
+) -> Template:
+    """The record of this process for *resource*, but for token and times."""
     device = place.directory.descriptor.device
     key: tuple[object, ...] = (resource.path, me.instance_id, device)
     if labels:
         key += tuple(labels.items())
+    if terms is not None:
+        key += (terms.ttl, terms.auto_renew)
     template = _templates.get(key)
     if template is None:
-        record = OwnerRecord(resource=resource.shown, token=1, device=device, labels=labels, **template_of(me))
+        record = OwnerRecord(
+            resource=resource.shown, token=1, device=device, labels=labels, lease=terms, **template_of(me)
+        )
         template = Template(record)
         if len(_templates) >= _KEPT:
             _templates.clear()

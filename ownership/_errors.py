@@ -4,6 +4,7 @@ OwnershipError
 ├── ContentionError          somebody else has it, for now                                        exit 75
 │   ├── AlreadyOwnedError (BlockingIOError)
 │   │   └── AcquireTimeoutError (TimeoutError)
+│   ├── GateClosedError
 │   └── GuardTimeoutError (TimeoutError)
 ├── LossError (RuntimeError)  we had it and do not have it any more                               exit 76
 │   └── OwnershipLostError
@@ -119,6 +120,28 @@ class AcquireTimeoutError(AlreadyOwnedError, TimeoutError):
     """The owner was still there when the timeout ended; the facts are those of the last look."""
 
     _errno = errnos.ETIMEDOUT
+
+
+class GateClosedError(ContentionError):
+    """Nobody new may own anything that the gate rules, until it is opened or whoever closed it ends.
+
+    :ivar resource: the path of the gate
+    :ivar record: the record of whoever closed it, or ``None`` when it cannot be read as one
+    :ivar reason: why it was closed, as that one said
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        resource: os.PathLike[str] | str,
+        record: OwnerRecord | None = None,
+        reason: str = "",
+        hint: str = "",
+    ) -> None:
+        super().__init__(message, resource=resource, hint=hint)
+        self.record = record
+        self.reason = reason
 
 
 class GuardTimeoutError(ContentionError, TimeoutError):

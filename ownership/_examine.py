@@ -6,9 +6,8 @@ from typing import NamedTuple
 
 from ownership._clock import Clock
 from ownership._errors import AlreadyOwnedError, explained
-from ownership._expiry import has_expired
 from ownership._locking import peek
-from ownership._models import NO_GUARD_STATE, GuardState, Malformed, OwnerIdentity, OwnerRecord
+from ownership._models import NO_GUARD_STATE, GuardState, LeaseTerms, Malformed, OwnerIdentity, OwnerRecord
 from ownership._paths import Resource, quoted, shown
 from ownership._pinned import Signature
 from ownership._place import Place
@@ -26,6 +25,7 @@ from ownership._verdict import (
     judge,
     same_namespace,
 )
+from ownership._vigil import Vigil, outlook
 from ownership._witness import ask
 
 
@@ -38,6 +38,7 @@ class Examined(NamedTuple):
     :ivar directory: where the record is
     :ivar unsettled: malformed, and the guard names nobody: nothing can be decided before a live keeper had its tick
     :ivar request: nobody owns it, but this is the request of somebody, the ``owner`` here, who alone may acquire
+    :ivar ends_at: when its lease runs out if it is not renewed, by our clock; ``None`` if that cannot be told
     """
 
     judgement: Judgement
@@ -49,6 +50,7 @@ class Examined(NamedTuple):
     raw: bytes | None = None
     directory: str | None = None
     request: OwnerRecord | None = None
+    ends_at: float | None = None
 
     @property
     def verdict(self) -> Verdict:
@@ -66,6 +68,7 @@ class Examiner(NamedTuple):
     """Who looks, and through what.
 
     :ivar asking: the token of our own request, which is not in our own way
+    :ivar vigil: what a contender that waits remembers of leases whose clock is not ours
     """
 
     processes: ProcessTable
@@ -73,6 +76,7 @@ class Examiner(NamedTuple):
     kept: frozenset[str] = frozenset()
     acquiring: bool = False
     asking: int = 0
+    vigil: Vigil | None = None
 
     def examine(self, place: Place, resource: Resource, guard: GuardState) -> Examined:
         """The verdict on whoever owns *resource*. Reading only.
@@ -118,9 +122,10 @@ class Examiner(NamedTuple):
         record = decode(raw, resource.shown)
         if isinstance(record, Malformed):
             return self._examine_malformed(place, resource, guard, record, signature), False
-        judgement, observation = self.judge(place, resource, record, record)
-        missing = observation.witness is not None and observation.witness.state is WitnessState.MISSING
-        return Examined(judgement, record, None, signature, record, raw=raw, directory=place.directory.path), missing
+        judgement, seen = self.judge(place, resource, record, record)
+        missing = seen.witness is not None and seen.witness.state is WitnessState.MISSING
+        where, ends_at = place.directory.path, seen.ends_at
+        return Examined(judgement, record, None, signature, record, raw=raw, directory=where, ends_at=ends_at), missing
 
     def _examine_missing(self, place: Place, resource: Resource, last: OwnerIdentity) -> Examined:
         """No record, but the guard names an owner: unless that one is gone, its record was deleted, and it still owns.
@@ -154,7 +159,7 @@ class Examiner(NamedTuple):
     ) -> tuple[Judgement, Observation]:
         try:
             identity = self.processes.current()
-            seen = self._observe(place, owner, record, identity)
+            seen = self._observe(place, resource.name, owner, record.lease if record else None, identity)
         except OSError as error:
             raise (error if error.filename else explained(error, resource.path)) from None
         holds = place.owned.get(resource.name)
@@ -166,24 +171,29 @@ class Examiner(NamedTuple):
         )
         return judge(owner, seen, me), seen
 
-    def _observe(self, place: Place, owner: OwnerIdentity, record: OwnerRecord | None, me: Identity) -> Observation:
-        if owner.instance_id == me.instance_id:
+    def _observe(
+        self, place: Place, name: str, owner: OwnerIdentity, lease: LeaseTerms | None, me: Identity
+    ) -> Observation:
+        ours = owner.instance_id == me.instance_id
+        if ours and lease is None:
             return Observation()
         directory = place.directory
         here = same_namespace(owner, me)
         now = self.clock.monotonic()  # before the heartbeat is read, or a renewal in between would count for nothing
-        lease = record.lease if record else None
-        process = self.processes.observe(owner.pid) if here else None
+        process = self.processes.observe(owner.pid) if here and not ours else None
         asks = not here or (lease is not None and lease.auto_renew) or is_our_process(owner, me)
         witness = ask(directory, owner.instance_id) if asks else None
         free = not here and witness is not None and witness.state is WitnessState.FREE
+        key = (directory.descriptor.inode, name, owner.instance_id, getattr(owner, "token", 0))
+        same_clock = lease is not None and _same_clock(owner, me)
+        expired, ends_at = outlook(lease, witness, now, self.clock, same_clock, self.vigil, key)
         return Observation(
             process=process,
             witness=witness,
             believable=free and is_local(directory.fd, directory.path),
             device=directory.descriptor.device,
-            expired=lease is not None
-            and has_expired(lease, witness.beat if witness else None, now, same_clock=_same_clock(owner, me)),
+            expired=expired,
+            ends_at=ends_at,
         )
 
 

@@ -6,8 +6,10 @@ import errno
 import os
 import random
 import stat
+import threading
 import time
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, NamedTuple, Protocol
 
 from filelock import lock_descriptor
 
@@ -53,6 +55,17 @@ class Hold:
             self._descriptor.close()
             raise DirectoryChanged
         self._since = time.monotonic()
+
+    def ensure(self) -> None:
+        """Still hold it.
+
+        :raises GuardTimeoutError: the program around us had closed it, and somebody else is inside by now
+        :raises DirectoryChanged: directory or guard at the path are others
+        """
+        if not self._attempt():
+            raise self.guard.timeout(lock_holder(self._descriptor.device, self._descriptor.inode))
+        if not self.is_at_path():
+            raise DirectoryChanged
 
     def _wait(self, deadline: float, clock: Clock) -> None:
         delay = _FIRST_DELAY
@@ -211,3 +224,35 @@ class Hold:
             os.ftruncate(self._descriptor.number, GUARD_TEXT_BYTES)
         except OSError as error:
             raise self.guard.told(error) from None
+
+
+class Guarded(Protocol):
+    """What has a guard."""
+
+    guard: Guard
+
+
+class Inside(NamedTuple):
+    """A thread that holds several guards for longer than a call."""
+
+    thread: int
+    holds: Mapping[Guard, Hold]
+
+    @property
+    def is_here(self) -> bool:
+        return self.thread == threading.get_ident()
+
+    def hold_of(self, part: Guarded) -> Hold | None:
+        """That of *part*'s guard, if this is the thread; locked again, should the program have closed it.
+
+        :raises GuardTimeoutError: it was closed, and another process was faster
+        :raises OSError: it was deleted or replaced meanwhile
+        """
+        hold = self.holds.get(part.guard) if self.is_here else None
+        if hold is not None:
+            try:
+                hold.ensure()
+            except DirectoryChanged:
+                what = "its guard was deleted or replaced while it was held"
+                raise OSError(errno.ESTALE, what, hold.guard.path) from None
+        return hold

@@ -14,10 +14,10 @@ from ownership._clock import Clock
 from ownership._errors import OwnershipError, OwnershipLostError
 from ownership._flag import Flag
 from ownership._guard import PATIENCE, Interrupting
-from ownership._hold import Hold
+from ownership._hold import Hold, Inside
 from ownership._locking import locked
 from ownership._log import log, tell
-from ownership._loss import lost_error
+from ownership._loss import lost_error, not_ours
 from ownership._models import Malformed, OwnerRecord
 from ownership._part import Part
 from ownership._paths import Resource
@@ -42,13 +42,16 @@ class Holding:
     :ivar abandoned: nobody has the handle any more, or acquiring failed: the keeper withdraws what is left
     :ivar reason: why it was lost
     :ivar ending: why it was closed
+    :ivar leased: its parts have a term
+    :ivar inside: the thread that holds its guards for longer than a call, and how (:mod:`ownership._critical`)
     """
 
     state = State.ACQUIRING
     reason = ""
     ending: str | None = None
     heir: str | None = None
-    abandoned = False
+    abandoned = leased = False
+    inside: Inside | None = None
     _event: Flag | None = None
     handle: weakref.ref[object] | None = None
     _on_loss: tuple[OnLoss, ...] = ()
@@ -70,8 +73,7 @@ class Holding:
     def lost(self) -> threading.Event:
         """Made when somebody asks for it, or when it has to be set."""
         with self.mutex:
-            if self._event is None:
-                self._event = Flag()
+            self._event = self._event or Flag()
             return self._event
 
     def on_loss(self, callback: OnLoss) -> None:
@@ -93,6 +95,8 @@ class Holding:
         deadline = self.clock.monotonic() + wait
         if part.place is None:
             self._require_place(part)
+        if self.inside is not None and (hold := self.inside.hold_of(part)) is not None:
+            return action(hold)
         for _ in range(_FOLLOWED):
             try:
                 if not part.place.directory.descriptor.intact():
@@ -110,18 +114,15 @@ class Holding:
         """:raises OwnershipLostError: given up by another thread, or a signal handler, since this call began"""
         if part.place is None:
             self.require_held()
-            raise self._not_ours("this handle was released")
-
-    # -- release
+            raise not_ours(self.primary, "this handle was released")
 
     def retire(self, state: State) -> bool:
         """Make the handle inert at once; false if it already was."""
         with self.mutex:
-            if self.state not in OWNING:
-                return False
-            UNSETTLED.add(self)
-            self.state = state
-            return True
+            if was_owning := self.state in OWNING:
+                UNSETTLED.add(self)
+                self.state = state
+            return was_owning
 
     def withdraw(self, how: str, reason: str, *, wait: float = PATIENCE) -> bool:
         """Remove our records, never another's. True when none is left; else the keeper goes on.
@@ -172,20 +173,14 @@ class Holding:
     def require_held(self) -> None:
         """:raises OwnershipLostError: this handle stands for nothing here and now"""
         if self.process != os.getpid():
-            raise self._not_ours(f"it belongs to process {self.process}, of which this is a forked child")
+            raise not_ours(self.primary, f"it belongs to process {self.process}, of which this is a forked child")
         if self.state is State.HELD:
             return
         if self.state is State.LOST:
             raise self.loss()
-        if self.state is State.FORKED:
-            raise self._not_ours("it belongs to the process that this one was forked from")
-        raise self._not_ours(f"this handle was {self.state.value}")
-
-    def _not_ours(self, why: str) -> OwnershipLostError:
-        hint = "use handover() and adopt() to pass a claim to a child" if "fork" in why else "acquire it again"
-        return OwnershipLostError(
-            f"{self.primary.shown} is not ours: {why}", reason="owner-replaced", resource=self.primary.path, hint=hint
-        )
+        forked = self.state is State.FORKED
+        where = "it belongs to the process that this one was forked from"
+        raise not_ours(self.primary, where if forked else f"this handle was {self.state.value}")
 
     def verify(self) -> None:
         """:raises OwnershipLostError: it is not; :raises OSError: it cannot be told now, which ends nothing"""
@@ -249,6 +244,8 @@ class Holding:
 
         :param came_by: how the owners after us came in; if one is our own heir, nothing was lost
         """
+        if any(part.term is not None and part.term.is_over for part in self.parts):
+            reason = "expired"
         with self.mutex:
             adopted = self.heir is not None and bool({adopted_by(self.heir), self.heir[:ADOPTED]} & set(came_by))
             if self.state is State.CLOSED:  # nobody is to be told

@@ -22,6 +22,7 @@ from ownership._process import ProcessTable, system_processes
 from ownership._record import decode
 from ownership._request import stop_request_of
 from ownership._verdict import Verdict
+from ownership._vigil import Vigil
 from ownership._waiting import Waiter, settles, timed_out
 
 
@@ -174,7 +175,8 @@ def wait(
     seconds = checked_timeout(timeout)
     deadline, told = clock.monotonic() + seconds, set()
     shared = pin_registry(registry)
-    found, examiner = resolve(resource, whole=shared is not None), examiner_of(clock, processes)
+    found = resolve(resource, whole=shared is not None)
+    examiner = examiner_of(clock, processes)._replace(vigil=Vigil())
     waiter = Waiter(examiner)
     try:
         while True:

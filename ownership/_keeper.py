@@ -24,6 +24,7 @@ from ownership._log import log, tell
 from ownership._patrol import Patrol, Watchman
 from ownership._pinned import DirectoryChanged
 from ownership._place import Place, forget, forget_unused, places
+from ownership._renewal import renew_late
 from ownership._rounds import Rounds
 from ownership._state import KEPT, State
 
@@ -144,6 +145,9 @@ class Keeper:
     def tick(self) -> None:
         """One look at everything."""
         busy, self._was_busy = self._busy, False
+        for place in places():
+            if place.heartbeat.is_due:
+                self._renew(place)
         for holding in self._due():
             try:
                 self._look(holding)
@@ -157,6 +161,14 @@ class Keeper:
         CALLBACKS.relieve()
         if time.monotonic() - self._touched > _DAY:
             self._touch()
+
+    def _renew(self, place: Place) -> None:
+        """Renew every lease there by one write; what is late is renewed under its guard, unless it was taken over."""
+        try:
+            if place.heartbeat.beat(place):
+                UNSETTLED.update(one for one in list(self.holdings) if one.leased)
+        except (OSError, OwnershipError, DirectoryChanged) as error:
+            tell(log.warning, "%s: leases cannot be renewed now: %s", place.directory.path, error)
 
     def _due(self) -> set[Holding]:
         due = set(self._rounds.due(self.holdings, places(), self._changes))
@@ -190,6 +202,8 @@ class Keeper:
         for part in holding.parts:
             if not part.is_untouched():
                 holding.look(part, wait=0.0)
+        if holding.leased:
+            renew_late(holding, wait=0.0, by_hand=False)
         if all(part.confirmed for part in holding.parts):
             UNSETTLED.discard(holding)
 

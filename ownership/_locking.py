@@ -85,6 +85,23 @@ def _locked_one(
     return result
 
 
+def ranked(guards: Sequence[Guard], primary: str) -> list[int]:
+    """Which of *guards* are to be locked, in which order: everybody's, by whatever paths.
+
+    That is the order of their directories' inodes and their names. Two paths may lead to one resource, where a
+    directory is mounted twice: that one counts once.
+
+    :param primary: the path that stands for a resource that has several
+    """
+    found: dict[tuple[int, int, str], int] = {}
+    for number, guard in enumerate(guards):
+        directory = guard.directory.descriptor
+        key = (directory.device, directory.inode, guard.resource.name)
+        if key not in found or guard.resource.path == primary:
+            found[key] = number
+    return [found[key] for key in sorted(found)]
+
+
 def peek(directory: LockDirectory, resource: Resource) -> GuardState:
     """What the guard remembers, read without it: for reports.
 

@@ -10,6 +10,7 @@ from ownership._process import printable
 _FACTS = {
     "owner-replaced": "it was taken over",
     "broken": "it was evicted by a break, or somebody owned it in between",
+    "expired": "its lease ran out unrenewed, and it was taken over",
 }
 
 
@@ -35,4 +36,12 @@ def lost_error(
         reason=reason,
         resource=resource.path,
         hint="stop working on it; acquire it again if it is still needed",
+    )
+
+
+def not_ours(resource: Resource, why: str) -> OwnershipLostError:
+    """What to tell whoever uses a handle that stands for nothing here and now."""
+    hint = "use handover() and adopt() to pass a claim to a child" if "fork" in why else "acquire it again"
+    return OwnershipLostError(
+        f"{resource.shown} is not ours: {why}", reason="owner-replaced", resource=resource.path, hint=hint
     )

@@ -14,6 +14,8 @@ VERSION = 1
 MAX_TOKEN = 2**53
 CLOSED = "closed"  # the phase of an owner that has given up what it owns until its process ends
 
+How = Literal["released", "closed", "died", "broken", "expired"]
+
 _Text = Annotated[str, Field(max_length=4096)]
 
 
@@ -89,11 +91,12 @@ class OwnerRecord(OwnerIdentity):
 class Previous(Value):
     """How the last ownership ended.
 
-    :ivar how: ``released``, ``closed`` (given up, the record kept until the process ended), ``died`` or ``broken``
+    :ivar how: ``released``, ``closed`` (given up, the record kept until the process ended), ``died``, ``broken`` or
+        ``expired``
     :ivar at: when that was; of one that ``died``, when it was found dead: nobody knows when it died
     """
 
-    how: Literal["released", "closed", "died", "broken"]
+    how: How
     reason: str = ""
     at: _Moment | None = None
 
@@ -108,7 +111,7 @@ class Ending(NamedTuple):
     :ivar wall_ns: when
     """
 
-    how: Literal["released", "closed", "died", "broken"]
+    how: How
     reason: str
     wall_ns: int
     text: bytes
@@ -118,7 +121,7 @@ class Ending(NamedTuple):
         return Previous(how=self.how, reason=self.reason, at=timestamp(self.wall_ns))
 
 
-def ending(how: Literal["released", "closed", "died", "broken"], reason: str, wall_ns: int) -> Ending:
+def ending(how: How, reason: str, wall_ns: int) -> Ending:
     """How an ownership ended, and its JSON: written now and again by whoever acquires next."""
     told = b'"reason":%b,' % json.dumps(reason, ensure_ascii=False).encode() if reason else b""
     return Ending(how, reason, wall_ns, b'{"how":"%b",%b"at":"%b"}' % (how.encode(), told, moment(wall_ns)))

@@ -9,10 +9,11 @@ from typing import Literal
 
 from ownership import _keeper, _kept
 from ownership._acquire import Acquisition, OnWait
-from ownership._arguments import checked_labels, checked_resources, checked_timeout
+from ownership._arguments import checked_labels, checked_resources, checked_terms, checked_timeout
 from ownership._claim import Claim
 from ownership._clock import SYSTEM_CLOCK, Clock
 from ownership._errors import with_path
+from ownership._gating import Gate, checked_gate
 from ownership._handover import VARIABLE, heir_from
 from ownership._holding import Holding
 from ownership._inspect import examiner_of
@@ -32,6 +33,9 @@ def acquire(
     also: Iterable[StrPath] = (),
     registry: StrPath | None = None,
     labels: Mapping[str, str] | None = None,
+    ttl: float | None = None,
+    auto_renew: bool = True,
+    gate: Gate | None = None,
     on_wait: OnWait | None = None,
     on_stopped: Literal["wait", "resume", "evict"] = "wait",
     clock: Clock = SYSTEM_CLOCK,
@@ -50,6 +54,11 @@ def acquire(
     :param also: further resources, all or nothing; losing one is losing the claim
     :param registry: an existing directory for the records, to share them between accounts
     :param labels: short facts for people that are shown to whoever is refused
+    :param ttl: make it a lease: seconds, 1.0 or more, after which a contender may evict an owner that lives but has not
+        renewed it. A dead one is evicted at once, ttl or not
+    :param auto_renew: the keeper renews it; else ``claim.renew()`` does, and nothing else
+    :param gate: anything with a method ``check()`` that raises while nobody new may own, as ``leases.Gate``: asked once
+        the guard is held. One that has a ``path`` must be of the same lock directory as every resource
     :param on_wait: called once per owner that is waited for, with the error that would be raised otherwise
     :param on_stopped: what to do about an owner that is waited for and is stopped (by a signal, or a frozen cgroup;
         never about one that is slow, or held by a tracer): ``"resume"`` sends it SIGCONT, once; ``"evict"`` breaks its
@@ -58,6 +67,7 @@ def acquire(
     :param processes: where process facts come from, for tests
     :returns: a handle; use it as a context manager
     :raises AlreadyOwnedError: somebody else owns it; :class:`AcquireTimeoutError` after waiting
+    :raises GateClosedError: nobody new may own: *gate* is closed; other gates raise what they like
     :raises GuardTimeoutError: another process was inside the guard all the time: nothing was decided
     :raises RecordError: what is there cannot be used, see the subclass
     :raises OSError: the directory is missing, read-only, full, or another account's
@@ -79,6 +89,8 @@ def acquire(
         me,
         {} if labels is None else checked_labels(labels),
         None if on_stopped == "wait" else _stopped(on_stopped, shared, clock, table),
+        None if ttl is None else checked_terms(ttl, auto_renew),
+        None if gate is None else checked_gate(gate, found, shared),
     )
     holding = Holding(me, clock, found[0], me.pid if processes is None else os.getpid())
     try:

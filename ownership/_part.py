@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import os
+from typing import Any
 
 from ownership import _fork
 from ownership._clock import SYSTEM_CLOCK
 from ownership._errors import OwnershipError
 from ownership._fork import Descriptor
 from ownership._guard import Busy, Guard, Interrupting
+from ownership._heartbeat import Term
 from ownership._hold import Hold
 from ownership._locking import locked
 from ownership._loss import is_later
-from ownership._models import GuardState, Malformed, OwnerIdentity, OwnerRecord, ending
+from ownership._models import GuardState, Malformed, OwnerIdentity, OwnerRecord, ending, timestamp
 from ownership._pinned import DirectoryChanged, Signature, is_settled, signature_of
 from ownership._place import Place, pinned
-from ownership._record import decode
+from ownership._record import changed, decode, encode
 
 
 class Part:
@@ -28,10 +30,12 @@ class Part:
     :ivar made_witness: our witness in this directory was made for this claim
     :ivar closed: our record says that it is
     :ivar retired: nothing of ours is left there
+    :ivar term: until when it is ours, if it is leased
     """
 
     signature: Signature | None = None
     confirmed = stamped = published = closed = retired = made_witness = False
+    term: Term | None = None
     _record: OwnerRecord | None = None
     _open: Descriptor | None = None  # our record, while it is the file that we published
 
@@ -67,6 +71,8 @@ class Part:
         self.filename = guard.record_name
         self.path = guard.record_path
         self.directory = place.directory.path
+        if self.term is not None:
+            self.term.move(place.heartbeat)
 
     @property
     def temporary(self) -> str:
@@ -156,6 +162,15 @@ class Part:
             raise DirectoryChanged from None
         self._check(published, hold)
 
+    def change(self, changes: dict[str, Any], wall_ns: int, hold: Hold) -> None:
+        """Put our record, with *changes*, over what is there.
+
+        :raises ValueError: naming what cannot be recorded
+        :raises DirectoryChanged: directory or guard are others by now
+        """
+        self.write_down(encode(changed(self.record, {**changes, "updated_at": timestamp(wall_ns)})))
+        self.replace(hold)
+
     def recheck(self, hold: Hold) -> None:
         """:raises DirectoryChanged: directory or guard are others by now"""
         self._let_go()
@@ -224,6 +239,8 @@ class Part:
             self._open.close()
         self.retired = True
         self.place.users.discard(self)
+        if self.term is not None:
+            self.term.end()
 
     def ended(self) -> Part:
         """What is left to say of it once nothing is left there: it keeps no directory open, which may be unmounted."""

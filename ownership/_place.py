@@ -13,6 +13,7 @@ from ownership import _fork
 from ownership._directory import LockDirectory
 from ownership._errors import explained
 from ownership._guard import Guard, forget_guards
+from ownership._heartbeat import Heartbeat
 from ownership._location import Location, locate, locate_registry
 from ownership._making import make_directory, make_named_parent
 from ownership._models import OwnerIdentity
@@ -26,8 +27,9 @@ _MANY = 256  # names of guards, the forgotten ones included, before those are cl
 
 
 class Place:
-    """A lock directory as this process uses it. Two paths that lead to one directory share all but the path.
+    """A lock directory as this process uses it. Two paths that lead to one share all but the path.
 
+    :ivar heartbeat: renews every lease that we hold here
     :ivar owned: the tokens by which handles of this process own resources here, by name
     :ivar users: claims held or being made here; the witness stays while there are any
     :ivar idle_since: since when the keeper has seen no user
@@ -37,6 +39,7 @@ class Place:
         self.directory = LockDirectory(location)
         self.mutex: Any = same.mutex if same else threading.RLock()
         self.witness: Witness = same.witness if same else Witness(self.directory)
+        self.heartbeat: Heartbeat = same.heartbeat if same else Heartbeat(self.mutex)
         self.owned: dict[str, int] = same.owned if same else {}
         self.users: set[object] = same.users if same else set()
         self.idle_since: float | None = None
@@ -96,16 +99,18 @@ class Place:
             self.directory.hold()
             return True
 
-    def restore(self) -> None:
-        """Open and lock again what the program around us closed, and put the witness back.
+    def restore(self) -> bool:
+        """Open and lock again what the program around us closed, and put the witness back; true if it is at its path.
 
         :raises DirectoryChanged: the path leads to another directory; what is owned follows it
         """
         if not self.directory.descriptor.intact():
             self.directory.ensure_open()
             self.directory.hold()
-        if self.directory.is_at_path():
+        at_path = self.directory.is_at_path()
+        if at_path:
             self.witness.restore()
+        return at_path
 
     def move_out(self) -> None:
         """Remove our witness if we own nothing here any more."""
@@ -225,15 +230,11 @@ def _pin(location: Location) -> Place:
                 return place
         _fork.install()
         _forget_unused()
-        place = Place(location, _same(location.facts))
+        same = (place for place in _places.values() if place.directory.is_at(location.facts))
+        place = Place(location, next(same, None))  # the same directory by another path, for instance a bind mount
         place.directory.open()
         _places[location.path] = place
         return place
-
-
-def _same(facts: Facts) -> Place | None:
-    """The same directory by another path, for instance a bind mount."""
-    return next((place for place in _places.values() if place.directory.is_at(facts)), None)
 
 
 def _forget_unused() -> None:

@@ -7,7 +7,7 @@ from functools import partial
 
 from ownership._clock import SYSTEM_CLOCK, Clock
 from ownership._errors import AlreadyOwnedError
-from ownership._eviction import after_end
+from ownership._eviction import after_end, run_out
 from ownership._examine import Examined, Examiner, argument, refusal
 from ownership._guard import PATIENCE, Interrupting
 from ownership._hold import Hold
@@ -163,7 +163,8 @@ def evict(
         return
     token = max(remembered.token, examined.record.token if examined.record else 0)
     if examined.verdict is Verdict.EXPIRED:  # it may be alive: its keeper must find a greater token
-        _evict_living(place, resource, hold, remembered, examined, token + 1, examiner.clock.wall_ns())
+        wall_ns = examiner.clock.wall_ns()
+        _evict_living(place, resource, hold, remembered, examined, token + 1, wall_ns, expired=True)
         return
     place.directory.remove(f"{resource.name}.json", examined.signature)
     if examined.owner is not None:
@@ -173,7 +174,15 @@ def evict(
 
 
 def _evict_living(
-    place: Place, resource: Resource, hold: Hold, remembered: GuardState, examined: Examined, token: int, wall_ns: int
+    place: Place,
+    resource: Resource,
+    hold: Hold,
+    remembered: GuardState,
+    examined: Examined,
+    token: int,
+    wall_ns: int,
+    *,
+    expired: bool = False,
 ) -> None:
     """A greater token and nobody's name into the guard, then the record away; and look again.
 
@@ -184,6 +193,8 @@ def _evict_living(
         place.directory.unlink_temporary(resource.name, owner.instance_id)
     who = f"pid {owner.pid}, {examined.verdict.value}" if owner else "whoever made the record"
     end = ending("broken", f"evicted by decision: {who}", wall_ns)
+    if expired and owner is not None:
+        end = ending("expired", run_out(owner), wall_ns)
     hold.write(remembered._replace(token=token, owner=None, previous=end))
     if examined.signature is not None:
         place.directory.remove(f"{resource.name}.json", examined.signature)

@@ -47,19 +47,23 @@ def encode(record: OwnerRecord) -> bytes:
 class Template:
     """The bytes of a record but for token and time: encoded once, filled in at every acquire.
 
-    :param record: a valid record; its token and times are not looked at
+    :param record: a valid record; its token and times are not looked at, nor is when its lease was renewed
     """
 
     def __init__(self, record: OwnerRecord) -> None:
-        stand_in = {"token": 1, "acquired_at": _EPOCH, "updated_at": _EPOCH}
+        stand_in: dict[str, Any] = {"token": 1, "acquired_at": _EPOCH, "updated_at": _EPOCH}
+        if record.lease is not None:
+            stand_in["lease"] = record.lease.model_copy(update={"renewed_at": 0.0})
         text = encode(record.model_copy(update=stand_in))
         variable = b'"token":1,"acquired_at":"1970-01-01T00:00:00Z","updated_at":"1970-01-01T00:00:00Z"'
         self._head, found, self._tail = text.partition(variable)
         assert found
 
-    def fill(self, token: int, wall_ns: int) -> bytes:
-        at = moment(wall_ns)
-        return b'%b"token":%d,"acquired_at":"%b","updated_at":"%b"%b' % (self._head, token, at, at, self._tail)
+    def fill(self, token: int, wall_ns: int, renewed_at: float | None = None) -> bytes:
+        at, tail = moment(wall_ns), self._tail
+        if renewed_at is not None:  # its lease comes before everything that others named
+            tail = tail.replace(b',"renewed_at":0.0}', b',"renewed_at":%a}' % renewed_at, 1)
+        return b'%b"token":%d,"acquired_at":"%b","updated_at":"%b"%b' % (self._head, token, at, at, tail)
 
 
 _EPOCH = dt.datetime.fromtimestamp(0, dt.UTC)

@@ -8,9 +8,7 @@ from typing import Any
 from ownership._guard import Interrupting
 from ownership._hold import Hold
 from ownership._holding import Holding
-from ownership._models import timestamp
 from ownership._part import Part
-from ownership._record import changed, encode
 
 
 def update(holding: Holding, changes: dict[str, Any]) -> None:
@@ -25,6 +23,4 @@ def update(holding: Holding, changes: dict[str, Any]) -> None:
 def update_one(holding: Holding, part: Part, changes: dict[str, Any], hold: Hold) -> None:
     """Replace one of them; readers see the old one or the new one."""
     holding.repair(part, hold)
-    now = timestamp(holding.clock.wall_ns())
-    part.write_down(encode(changed(part.record, {**changes, "updated_at": now})))
-    part.replace(hold)
+    part.change(changes, holding.clock.wall_ns(), hold)

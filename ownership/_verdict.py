@@ -52,12 +52,14 @@ class WitnessState(enum.Enum):
 class Testimony(NamedTuple):
     """What a witness says.
 
-    :ivar beat: seconds of the owner's CLOCK_MONOTONIC at its last heartbeat, ``None`` if unreadable
+    :ivar beat: seconds of the owner's CLOCK_MONOTONIC at its last heartbeat, ``None`` if there is none to read
+    :ivar blind: there may be one: that it is not read is an error that may be ours
     """
 
     state: WitnessState
     detail: str = ""
     beat: float | None = None
+    blind: bool = False
 
 
 class Observation(NamedTuple):
@@ -69,6 +71,7 @@ class Observation(NamedTuple):
     :ivar believable: a free witness proves death here: the filesystem is known to be local
     :ivar device: of the lock directory, as we see it
     :ivar expired: its lease has certainly run out
+    :ivar ends_at: when it runs out if it is not renewed, by our clock; ``None`` if that cannot be told
     """
 
     process: ProcessObservation | None = None
@@ -77,6 +80,7 @@ class Observation(NamedTuple):
     believable: bool = False
     device: int | None = None
     expired: bool = False
+    ends_at: float | None = None
 
 
 class Self(NamedTuple):

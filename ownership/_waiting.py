@@ -83,7 +83,7 @@ class Waiter:
                 left = deadline - clock.monotonic()
                 if left <= 0:
                     return None
-                tick = _SAFETY if watched else POLL * random.uniform(0.8, 1.2)
+                tick = self._tick(looked, watched)
                 if self._stopped is not None:
                     self._stopped.saw(resource, looked)
                     tick = min(tick, self._stopped.due_in())
@@ -105,6 +105,18 @@ class Waiter:
             self._watch.leave_queue()
             self._watch.forget_process()
 
+    def _tick(self, looked: Examined, watched: bool) -> float:
+        """Seconds until a look is wanted, if nothing wakes us before."""
+        vigil, leased = self._examiner.vigil, looked.record is not None and looked.record.lease is not None
+        if not watched or (leased and (looked.ends_at is None or (vigil is not None and vigil.is_kept))):
+            tick = POLL * random.uniform(0.8, 1.2)
+        else:
+            tick = _SAFETY
+        if looked.ends_at is not None:  # its lease may run out unrenewed
+            left = max(looked.ends_at - self._examiner.clock.monotonic(), 0.0)
+            tick = min(tick, left + random.uniform(0.001, 0.005))
+        return tick
+
     def _is_same(self, place: Place, filename: str, examined: Examined) -> bool:
         """Whether the record is to the byte the one that was examined: a token stands in no other."""
         try:
@@ -125,8 +137,6 @@ class Waiter:
         owner, processes = examined.owner, self._examiner.processes
         if owner is None or examined.verdict is Verdict.UNKNOWN or not same_namespace(owner, processes.current()):
             return False
-        if examined.record is not None and examined.record.lease is not None:
-            return False  # time may end it
         try:
             return self._watch.process(partial(processes.open_handle, owner.pid, owner.start_id))
         except ProcessLookupError:

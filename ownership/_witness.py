@@ -80,6 +80,12 @@ class Witness:
             self._descriptor.close()
             self.instance_id = ""
 
+    def beat(self, nanoseconds: int) -> bool:
+        """Write CLOCK_MONOTONIC into it; false if our number stands for another file by now."""
+        if not self._descriptor.intact():
+            return False
+        return os.pwrite(self._descriptor.number, _BEAT.pack(nanoseconds), 0) == _BEAT.size
+
     def keep_across_exec(self) -> int:
         """Make our descriptor inheritable and say which it is."""
         os.set_inheritable(self._descriptor.number, True)
@@ -158,22 +164,25 @@ def ask(directory: LockDirectory, instance_id: str) -> Testimony:
         if not stat.S_ISREG(os.fstat(numbers[0]).st_mode):
             return Testimony(WitnessState.UNTESTABLE, "its witness is not a regular file")
         if not lock_shared(numbers[0]):
-            return Testimony(WitnessState.HELD, beat=_beat(numbers[0]))
+            beat, blind = _beat(numbers[0])
+            return Testimony(WitnessState.HELD, beat=beat, blind=blind)
         if os.fstat(numbers[0]).st_nlink == 0:  # its owner put another one there, or left, while we were looking
             return Testimony(WitnessState.MISSING)
-        return Testimony(WitnessState.FREE, beat=_beat(numbers[0]))
+        beat, blind = _beat(numbers[0])
+        return Testimony(WitnessState.FREE, beat=beat, blind=blind)
     except FileNotFoundError:
         return Testimony(WitnessState.MISSING)
     except OSError as error:
-        return Testimony(WitnessState.UNTESTABLE, f"its witness cannot be tested: {error.strerror}")
+        return Testimony(WitnessState.UNTESTABLE, f"its witness cannot be tested: {error.strerror}", blind=True)
     finally:
         if numbers:
             os.close(numbers[0])
 
 
-def _beat(number: int) -> float | None:
+def _beat(number: int) -> tuple[float | None, bool]:
+    """The heartbeat in seconds, ``None`` without one; and whether that is because we could not look."""
     try:
         raw = os.pread(number, _BEAT.size, 0)
     except OSError:
-        return None
-    return _BEAT.unpack(raw)[0] / 1e9 if len(raw) == _BEAT.size else None
+        return None, True
+    return (_BEAT.unpack(raw)[0] / 1e9 if len(raw) == _BEAT.size else None), False

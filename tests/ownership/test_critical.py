@@ -1,0 +1,218 @@
+"""Critical sections: nobody takes over inside, and what is done inside uses the guard that is held."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from pathlib import Path
+from types import FrameType
+
+import pytest
+
+import ownership
+from ownership import GuardTimeoutError, OwnershipLostError, Verdict
+from ownership.testing import FakeClock
+from tests.support.namespaces import elsewhere, needs_linux_root
+from tests.support.processes import Contender, is_locked
+from tests.support.records import file_of
+
+pytestmark = needs_linux_root
+
+
+def guarded(path: Path) -> bool:
+    return is_locked(file_of(path, "guard"))
+
+
+def test_contenders_are_told_who_is_inside_and_readers_are_answered(tmp_path: Path) -> None:
+    with ownership.acquire(tmp_path / "x") as claim, Contender() as contender:
+        with claim.critical():
+            said = contender.do("acquire", tmp_path / "x")
+            assert (said["error"], said["holder"]) == ("GuardTimeoutError", os.getpid())
+            said = contender.do("break", tmp_path / "x", token=claim.token)
+            assert said["error"] == "GuardTimeoutError"
+            assert contender.do("inspect", tmp_path / "x")["value"] == "live"
+        assert contender.do("acquire", tmp_path / "x")["error"] == "AlreadyOwnedError"
+
+
+def test_what_is_done_inside_uses_the_guard_that_is_held(tmp_path: Path) -> None:
+    with ownership.acquire(tmp_path / "x", ttl=30.0) as claim:
+        with claim.critical():
+            claim.verify()
+            claim.announce("inside", data={"n": 1})
+            assert claim.renew()
+            file_of(tmp_path / "x").unlink()
+            claim.verify()
+            assert guarded(tmp_path / "x")
+        assert claim.record.phase == "inside"
+        assert not guarded(tmp_path / "x")
+
+
+def test_it_may_be_entered_again_by_its_thread(tmp_path: Path) -> None:
+    with ownership.acquire(tmp_path / "x") as claim:
+        with claim.critical(), claim.critical(timeout=0):
+            pass
+        assert not guarded(tmp_path / "x")
+        with claim.critical():
+            with claim.critical():
+                pass
+            assert guarded(tmp_path / "x")
+
+
+def test_another_thread_waits_its_turn(tmp_path: Path) -> None:
+    with ownership.acquire(tmp_path / "x") as claim:
+        inside, done, found = threading.Event(), threading.Event(), list[str]()
+
+        def other() -> None:
+            inside.wait(20)
+            claim.verify()
+            try:
+                with claim.critical(timeout=0.05):
+                    found.append("both inside")
+            except GuardTimeoutError:
+                found.append("kept out")
+            done.set()
+
+        thread = threading.Thread(target=other)
+        thread.start()
+        with claim.critical():
+            inside.set()
+            assert done.wait(20)
+        thread.join()
+        assert found == ["kept out"]
+        with claim.critical(timeout=0.0):
+            pass
+
+
+def test_a_release_inside_is_a_mistake_and_changes_nothing(tmp_path: Path) -> None:
+    with ownership.acquire(tmp_path / "x") as claim:
+        with claim.critical(), pytest.raises(RuntimeError, match="cannot be released inside its own critical section"):
+            claim.release()
+        assert claim.held
+        claim.verify()
+    assert ownership.inspect(tmp_path / "x").verdict is Verdict.FREE
+
+
+def test_who_has_lost_it_does_not_get_in(tmp_path: Path) -> None:
+    clock = FakeClock()
+    claim = ownership.acquire(tmp_path / "x", ttl=5.0, auto_renew=False, clock=clock)
+    clock.advance(5)
+    with ownership.acquire(tmp_path / "x", clock=clock):
+        with pytest.raises(OwnershipLostError) as lost, claim.critical():
+            pytest.fail("inside without owning")
+        assert lost.value.reason == "expired"
+        assert not guarded(tmp_path / "x")
+
+
+def test_inside_the_ttl_may_pass(tmp_path: Path) -> None:
+    clock = FakeClock()
+    with ownership.acquire(tmp_path / "x", ttl=5.0, auto_renew=False, clock=clock) as claim, claim.critical():
+        clock.advance(50)
+        assert claim.expires_in == 0.0
+        with pytest.raises(GuardTimeoutError):
+            ownership.acquire(tmp_path / "x", clock=clock)
+        claim.verify()
+        assert claim.expires_in == 5.0
+
+
+def test_every_resource_is_guarded(tmp_path: Path) -> None:
+    with ownership.acquire(tmp_path / "x", also=[tmp_path / "a"]) as claim:
+        with claim.critical():
+            assert guarded(tmp_path / "x")
+            assert guarded(tmp_path / "a")
+            claim.announce("both")
+        assert not guarded(tmp_path / "x")
+        assert not guarded(tmp_path / "a")
+
+
+def test_an_error_in_the_body_leaves_the_guard_free(tmp_path: Path) -> None:
+    with ownership.acquire(tmp_path / "x") as claim:
+        with pytest.raises(KeyError), claim.critical():
+            raise KeyError
+        assert not guarded(tmp_path / "x")
+        claim.announce("again")
+
+
+def test_a_signal_handler_that_raises_leaves_the_guard_free(tmp_path: Path) -> None:
+    """At every moment of entering and leaving."""
+
+    class Interrupted(Exception):
+        pass
+
+    def handler(number: int, frame: FrameType | None) -> None:
+        raise Interrupted
+
+    before = signal.signal(signal.SIGALRM, handler)
+    try:
+        with ownership.acquire(tmp_path / "x") as claim:
+            for delay in range(1, 120):
+                try:
+                    signal.setitimer(signal.ITIMER_REAL, delay * 3e-6)
+                    with claim.critical():
+                        claim.verify()
+                    while True:
+                        signal.pause()
+                except Interrupted:
+                    pass
+                assert not guarded(tmp_path / "x"), delay
+                claim.verify()
+            with claim.critical(timeout=0.0):
+                pass
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def test_a_release_by_another_handle_of_the_thread_is_carried_out_on_leaving(tmp_path: Path) -> None:
+    clock = FakeClock()
+    old = ownership.acquire(tmp_path / "x", ttl=5.0, auto_renew=False, clock=clock)
+    clock.advance(5)
+    with ownership.acquire(tmp_path / "x") as claim:
+        with claim.critical():
+            old.release()
+        claim.verify()
+
+
+def test_a_forked_child_leaves_it_without_freeing_it(tmp_path: Path) -> None:
+    """K45."""
+    with ownership.acquire(tmp_path / "x") as claim, claim.critical():
+        child = os.fork()
+        if child == 0:
+            code = 1
+            try:
+                with claim.critical():
+                    code = 2
+            except OwnershipLostError:
+                code = 0
+            os._exit(code)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        assert guarded(tmp_path / "x")
+        assert isinstance(elsewhere(lambda: ownership.acquire(tmp_path / "x")), GuardTimeoutError)
+        claim.verify()
+
+
+def test_a_guard_that_was_closed_is_locked_again(tmp_path: Path) -> None:
+    """K74: the program around us closes every descriptor in the middle."""
+    body_path = tmp_path / "x"
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            claim = ownership.acquire(body_path, ttl=5.0)
+            with claim.critical():
+                os.closerange(3, 256)
+                claim.verify()
+                claim.renew()
+                code = 0 if guarded(body_path) else 2
+            code = code or (3 if guarded(body_path) else 0)
+            claim.release()
+        except BaseException:
+            code = 4
+        os._exit(code)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+@pytest.mark.parametrize("timeout", [-1, "1", float("nan")])
+def test_a_timeout_that_cannot_be_right_is_refused(tmp_path: Path, timeout: float) -> None:
+    with ownership.acquire(tmp_path / "x") as claim, pytest.raises(ValueError, match="timeout must be"):
+        claim.critical(timeout=timeout)
