@@ -5,30 +5,28 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-import threading
 import weakref
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from types import TracebackType
 from typing import Any, NoReturn, Self
 
 from ownership import _closing, _keeper, _kept
 from ownership._arguments import checked_labels, checked_timeout
-from ownership._asked import Listening, request_to
+from ownership._asked import Listening
 from ownership._critical import critical, require_outside
 from ownership._errors import OwnershipError, OwnershipLostError
+from ownership._handle import Handle
 from ownership._handover import HandingOver, Heir
 from ownership._holding import Holding
-from ownership._models import CLOSED, OwnerRecord
+from ownership._models import CLOSED
 from ownership._process import printable
-from ownership._ref import OwnerRef
-from ownership._renewal import expires_in, lapses, renew, renew_late
+from ownership._renewal import renew, renew_late
 from ownership._request import StopRequest
 from ownership._state import OWNING, State
 from ownership._updating import update
 
 
-class Claim:
+class Claim(Handle):
     """The handle of an owner.
 
     Guaranteed: while :meth:`verify` passes, nobody else owns the resource by the rules of this library. It stays with
@@ -46,70 +44,8 @@ class Claim:
     _listening: Listening | None = None
 
     def __init__(self, holding: Holding) -> None:
-        self._holding = holding
+        super().__init__(holding)
         holding.handle = weakref.ref(self)
-
-    # -- facts
-
-    @property
-    def path(self) -> Path:
-        """The canonical path, pinned when it was acquired."""
-        return Path(self._holding.primary.path)
-
-    @property
-    def token(self) -> int:
-        """The fencing token: greater than that of every earlier owner of this resource."""
-        return self._holding.part.token
-
-    @property
-    def tokens(self) -> Mapping[Path, int]:
-        """The token of each resource, those of ``also=`` included."""
-        return {Path(part.resource.path): part.token for part in self._holding.parts}
-
-    @property
-    def record(self) -> OwnerRecord:
-        """Our record as last published."""
-        return self._holding.part.record
-
-    @property
-    def ref(self) -> OwnerRef:
-        """Who owns, as a value that can be handed to workers."""
-        part = self._holding.part
-        return OwnerRef.of(part.resource.path, part.record, part.registry, part.directory)
-
-    @property
-    def lost(self) -> threading.Event:
-        """Set once this claim has lost its resource; never cleared. A release is no loss."""
-        return self._holding.lost
-
-    @property
-    def stop_request(self) -> StopRequest | None:
-        """Who asks this owner to go, why, and since when, by looking; ``None`` if nobody does, or it cannot be told.
-
-        To be read at any moment, also in a handler of SIGTERM: whoever replaces an owner asks before it signals. A
-        request whose asker has ended, or was stopped for longer than it may take, is none.
-        """
-        return request_to(self._holding)
-
-    @property
-    def held(self) -> bool:
-        """Whether this handle still stands for an ownership, as far as it knows."""
-        return self._holding.state is State.HELD and self._holding.process == os.getpid()
-
-    @property
-    def expires_in(self) -> float | None:
-        """Seconds until it may go to a contender unless it is renewed before; 0.0 from then on, or once it was lost.
-
-        ``None`` without a ttl. Not guaranteed: that it is gone then; :meth:`verify` says that, and renews it if not.
-        """
-        if not self._holding.leased:
-            return None
-        return max(0.0, expires_in(self._holding)) if self.held else 0.0
-
-    @property
-    def lapses(self) -> int:
-        """How often it had run out before it was renewed, without anybody having taken it over meanwhile."""
-        return lapses(self._holding)
 
     # -- acts
 
