@@ -31,6 +31,7 @@ from ownership._inspect import find, inspect, inspect_all, running, wait
 from ownership._inspection import Inspection, Running
 from ownership._models import LeaseTerms, OwnerIdentity, OwnerRecord, Previous
 from ownership._owning import acquire, adopt
+from ownership._passing import pass_guards
 from ownership._paths import named
 from ownership._process import exists, is_alive, is_stopped, is_zombie, start_id
 from ownership._reclaim import break_claim, reclaim
@@ -111,6 +112,7 @@ __all__ = [
     "is_zombie",
     "listen",
     "named",
+    "pass_guards",
     "reclaim",
     "reclaim_all",
     "release_if_frozen",

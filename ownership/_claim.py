@@ -13,7 +13,7 @@ from typing import Any, NoReturn, Self
 from ownership import _closing, _keeper, _kept
 from ownership._arguments import checked_labels, checked_timeout
 from ownership._asked import Listening
-from ownership._critical import critical, require_outside
+from ownership._critical import Critical, require_outside
 from ownership._errors import OwnershipError, OwnershipLostError
 from ownership._handle import Handle
 from ownership._handover import HandingOver, Heir
@@ -93,7 +93,7 @@ class Claim(Handle):
         :raises OwnershipLostError: it was not ours any more
         :raises GuardTimeoutError: somebody else was inside the guard all the time
         """
-        return critical(self._holding, checked_timeout(timeout))
+        return Critical(self._holding, checked_timeout(timeout))
 
     def announce(
         self,

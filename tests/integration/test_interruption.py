@@ -19,6 +19,8 @@ pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="co
 
 TOOLS = """
 import ctypes, fcntl, gc, random, signal, warnings
+import leases
+from ownership.testing import FakeClock
 from tests.support.injection import Interrupter
 from tests.support.processes import eventually, lock_directory, open_descriptors, residue
 from ownership import _keeper
@@ -114,6 +116,19 @@ def put_back(claim):
     RECORD.unlink(missing_ok=True)
     claim.verify()
 
+def late():
+    clock = FakeClock()
+    claim = ownership.acquire(resource, also=[other], ttl=1.0, auto_renew=False, clock=clock)
+    clock.advance(1)
+    return claim
+
+def lease(_):
+    return ownership.acquire(resource, ttl=1.0, gate=leases.Gate(resource.parent / "gate"))
+
+def inside(claim):
+    with claim.critical():
+        claim.verify()
+
 def offer(claim):
     try:
         with claim.handover(timeout=0):
@@ -133,6 +148,9 @@ OPERATIONS = {  # what it finds, and what is done with that
     "hand-over": (held, offer),
     "reclaim": (dead, lambda _: ownership.reclaim(resource)),
     "inspect": (held, lambda _: ownership.inspect(resource)),
+    "lease": (lambda: None, lease),
+    "late": (late, lambda claim: claim.verify()),
+    "critical": (held, inside),
 }
 
 prepare, operate = OPERATIONS[sys.argv[3]]
@@ -191,6 +209,9 @@ OPERATIONS = [  # a claim handed over is announced, waited for and taken back: v
     "hand-over",
     "reclaim",
     "inspect",
+    "lease",
+    "late",
+    "critical",
 ]
 
 

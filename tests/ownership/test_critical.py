@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-import signal
 import threading
 from pathlib import Path
-from types import FrameType
 
 import pytest
 
@@ -133,34 +131,15 @@ def test_an_error_in_the_body_leaves_the_guard_free(tmp_path: Path) -> None:
         claim.announce("again")
 
 
-def test_a_signal_handler_that_raises_leaves_the_guard_free(tmp_path: Path) -> None:
-    """At every moment of entering and leaving."""
-
-    class Interrupted(Exception):
-        pass
-
-    def handler(number: int, frame: FrameType | None) -> None:
-        raise Interrupted
-
-    before = signal.signal(signal.SIGALRM, handler)
-    try:
-        with ownership.acquire(tmp_path / "x") as claim:
-            for delay in range(1, 120):
-                try:
-                    signal.setitimer(signal.ITIMER_REAL, delay * 3e-6)
-                    with claim.critical():
-                        claim.verify()
-                    while True:
-                        signal.pause()
-                except Interrupted:
-                    pass
-                assert not guarded(tmp_path / "x"), delay
-                claim.verify()
-            with claim.critical(timeout=0.0):
-                pass
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+def test_what_a_handler_raises_before_the_block_begins_leaves_the_guard_free(tmp_path: Path) -> None:
+    """As the interpreter leaves it: entered, and dropped without being left."""
+    with ownership.acquire(tmp_path / "x") as claim:
+        section = claim.critical()
+        section.__enter__()
+        assert guarded(tmp_path / "x")
+        del section
+        assert not guarded(tmp_path / "x")
+        claim.announce("again")
 
 
 def test_a_release_by_another_handle_of_the_thread_is_carried_out_on_leaving(tmp_path: Path) -> None:
