@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from os import PathLike, fspath
+from os.path import abspath
 from pathlib import Path
 from shlex import quote
 from types import TracebackType
@@ -10,7 +11,7 @@ from typing import Any, Self
 
 import ownership
 from leases._lease import Lease, LeaseLostError, acquire
-from ownership import GateClosedError, GuardTimeoutError, Inspection, OwnerRecord, Verdict
+from ownership import GateClosedError, GuardTimeoutError, Inspection, OwnerRecord, OwnerRef, Verdict
 
 _OPEN = (Verdict.FREE, Verdict.GONE, Verdict.ZOMBIE, Verdict.REUSED, Verdict.EXPIRED)
 
@@ -45,7 +46,7 @@ class Gate:
     ) -> None:
         if isinstance(ttl, bool) or not isinstance(ttl, int | float) or not 1.0 <= ttl < 1e9:
             raise ValueError(f"ttl must be a finite number of seconds >= 1.0, got {ttl!r}")
-        self.path = Path(fspath(path))
+        self.path = Path(abspath(path))
         self.ttl = float(ttl)
         self.registry = registry
         self._seams = seams
@@ -57,7 +58,7 @@ class Gate:
     @property
     def is_closed(self) -> bool:
         """Whether it is closed at this moment, by whomever. Doubt is yes."""
-        return self.inspect().verdict not in _OPEN
+        return is_closing(self.inspect())
 
     def inspect(self) -> Inspection:
         """Who has closed it, since when, and how that is known. Writes nothing.
@@ -74,7 +75,7 @@ class Gate:
         :raises OSError: it cannot be looked at; that is not open
         """
         found = self.inspect()
-        if found.verdict not in _OPEN:
+        if is_closing(found):
             raise _closed(found)
 
     # -- whoever closes it
@@ -112,19 +113,20 @@ class Gate:
         except ownership.AlreadyOwnedError as error:
             raise _closed_by(self.path, error.record, error.verdict, error.reason) from None
 
+    @property
+    def ref(self) -> OwnerRef:
+        """Its closer, as a value that can be handed to workers.
+
+        :raises LeaseLostError: this object has not closed it
+        """
+        return self._closed_here().ref
+
     def verify(self) -> None:
         """Make sure that it was closed by us all the time since ``close()``.
 
         :raises LeaseLostError: it was not, and somebody may have got in: close it again
         """
-        lease = self._lease
-        if lease is None:
-            raise LeaseLostError(
-                f"gate {self.path} is not closed by us",
-                reason="owner-replaced",
-                resource=self.path,
-                hint="close it",
-            )
+        lease = self._closed_here()
         lease.verify()
         if lease.lapses != self._lapses:
             raise LeaseLostError(
@@ -133,6 +135,12 @@ class Gate:
                 resource=self.path,
                 hint="close it again, and look again who got in",
             )
+
+    def _closed_here(self) -> Lease:
+        if self._lease is None:
+            what = f"gate {self.path} is not closed by us"
+            raise LeaseLostError(what, reason="owner-replaced", resource=self.path, hint="close it")
+        return self._lease
 
     def open(self) -> None:
         """Open it, if this object has closed it; nothing if nobody has.
@@ -159,6 +167,11 @@ class Gate:
 
     def __repr__(self) -> str:
         return f"Gate({fspath(self.path)!r})"
+
+
+def is_closing(found: Inspection) -> bool:
+    """Whether whoever was *found* keeps the gate closed."""
+    return found.verdict not in _OPEN
 
 
 def _closed(found: Inspection) -> GateClosedError:

@@ -28,6 +28,7 @@ _COMMANDS = {
     "stop": "stop",
     "replace": "replace",
     "ensure": "ensure",
+    "gate": "gate",
     "doctor": "doctor",
     "watch": "watch",
     "schema": "schema",

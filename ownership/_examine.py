@@ -39,6 +39,7 @@ class Examined(NamedTuple):
     :ivar unsettled: malformed, and the guard names nobody: nothing can be decided before a live keeper had its tick
     :ivar request: nobody owns it, but this is the request of somebody, the ``owner`` here, who alone may acquire
     :ivar ends_at: when its lease runs out if it is not renewed, by our clock; ``None`` if that cannot be told
+    :ivar ends_in: the same in seconds from the look on
     """
 
     judgement: Judgement
@@ -51,6 +52,7 @@ class Examined(NamedTuple):
     directory: str | None = None
     request: OwnerRecord | None = None
     ends_at: float | None = None
+    ends_in: float | None = None
 
     @property
     def verdict(self) -> Verdict:
@@ -124,8 +126,10 @@ class Examiner(NamedTuple):
             return self._examine_malformed(place, resource, guard, record, signature), False
         judgement, seen = self.judge(place, resource, record, record)
         missing = seen.witness is not None and seen.witness.state is WitnessState.MISSING
-        where, ends_at = place.directory.path, seen.ends_at
-        return Examined(judgement, record, None, signature, record, raw=raw, directory=where, ends_at=ends_at), missing
+        one = Examined(judgement, record, None, signature, record, raw=raw, directory=place.directory.path)
+        if seen.ends_at is not None:
+            one = one._replace(ends_at=seen.ends_at, ends_in=seen.ends_at - self.clock.monotonic())
+        return one, missing
 
     def _examine_missing(self, place: Place, resource: Resource, last: OwnerIdentity) -> Examined:
         """No record, but the guard names an owner: unless that one is gone, its record was deleted, and it still owns.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +51,7 @@ class Inspection:
     :ivar previous: how the ownership before ended
     :ivar malformed: what is wrong with the record
     :ivar elsewhere: whose pids the owner's pid is one of, if not ours: ``pid namespace 4026532178 (ours is ...)``
+    :ivar expires_in: seconds from the look on until its lease runs out unless it is renewed, if that can be told here
     :ivar missing: the directory of the resource, if it is not there: then the path may well be misspelled
     :ivar request: who asked the owner to go, dead or not (see its verdict): only a live asker may acquire
     :ivar error: why it could not be looked at (only from :func:`inspect_all`; :func:`inspect` raises it)
@@ -69,6 +70,7 @@ class Inspection:
     missing: Path | None = None
     error: Exception | None = None
     request: StopRequest | None = None
+    expires_in: float | None = field(default=None, compare=False)
 
     @property
     def ref(self) -> OwnerRef | None:
@@ -101,6 +103,7 @@ def inspection_of(
         malformed.fault if isinstance(malformed, Malformed) else None,
         examined.judgement.elsewhere,
         request=request,
+        expires_in=examined.ends_in,
     )
 
 

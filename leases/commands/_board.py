@@ -18,6 +18,7 @@ from leases.commands._table import Layout, table
 from leases.commands._watched import Picture, Row
 
 _LAYOUT = Layout(("resource", "owner", "state", "age", "token", "waiters", "phase"), "state", "owner", most=48)
+_LEASED = _LAYOUT._replace(columns=(*_LAYOUT.columns[:-1], "lease", "phase"))  # where there are any
 _FAILURES = 3  # lines
 
 
@@ -77,7 +78,8 @@ def draw(now: Picture, width: int, height: int) -> Group:
     more = len(rows) - room if len(rows) > room else 0
     count = f"{len(rows)} resource{'' if len(rows) == 1 else 's'}" if rows else "nobody owns anything here"
     caption = f"{now.at:%Y-%m-%dT%H:%M:%SZ}  {count}" + (f", {more} more than fit here" if more else "")
-    parts = [table(_LAYOUT, [_cells(row) for row in rows[:room]], width)] if rows else []
+    layout = _LEASED if any(row.lease for row in rows[:room]) else _LAYOUT
+    parts = [table(layout, [_cells(row) for row in rows[:room]], width)] if rows else []
     return Group(*parts, *(_line(one, "red") for one in failures), _line(caption, "dim"))
 
 
@@ -103,6 +105,7 @@ def _cells(row: Row) -> dict[str, str]:
         age(record) if record else "-",
         str(one.token or "-"),
         str(row.waiters or "-"),
+        row.lease or "-",
         record.phase if record else "-",
     )
-    return {name: printable(text) for name, text in zip(_LAYOUT.columns, told, strict=True)}
+    return {name: printable(text) for name, text in zip(_LEASED.columns, told, strict=True)}

@@ -11,7 +11,7 @@ from leases.commands._failure import exit_code, facts, located
 from leases.commands._output import flush, printable, short, shown, write, write_json
 from leases.commands._watched import Change, Picture, Row, changes
 
-_TOLD = ("phase", "endpoint")  # of a record that is new, besides its owner
+_TOLD = ("phase", "endpoint", "lease")  # of a record that is new, besides its owner
 
 
 class TextLog:

@@ -9,18 +9,30 @@ import subprocess
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Protocol
 
 from leases.commands._failure import CommandError
 from leases.commands._output import printable, say
 from leases.commands._signals import Inbox
-from ownership import Claim, LossError, OwnershipError
+from ownership import LossError, OwnerRef, OwnershipError
 
 TICK = 0.25  # seconds between two looks at the claim
 NOT_FOUND, NOT_EXECUTABLE = 127, 126
 _SET_DEATH_SIGNAL, _GET_DEATH_SIGNAL = 1, 2  # PR_SET_PDEATHSIG, PR_GET_PDEATHSIG: prctl(2)
 
 
-def attend(command: Sequence[str], claim: Claim, signals: Inbox, grace: float) -> tuple[int, LossError | None]:
+class Held(Protocol):
+    """What is held while CMD runs: a claim, or a gate."""
+
+    @property
+    def ref(self) -> OwnerRef:
+        """Whom CMD works for."""
+
+    def verify(self) -> None:
+        """Raise a LossError if it is held no more."""
+
+
+def attend(command: Sequence[str], claim: Held, signals: Inbox, grace: float) -> tuple[int, LossError | None]:
     """Run *command* until it has ended and was reaped, passing signals on; its exit code, and whether we lost *claim*.
 
     It finds in ``LEASES_OWNER`` whom it works for. Once *claim* is lost it gets TERM and, *grace* seconds later, KILL.
@@ -52,7 +64,7 @@ def attend(command: Sequence[str], claim: Claim, signals: Inbox, grace: float) -
     return (128 - code if code < 0 else code), loss
 
 
-def loss_of(claim: Claim) -> LossError | None:
+def loss_of(claim: Held) -> LossError | None:
     """Why *claim* is lost, by looking. What cannot be told is no loss."""
     try:
         claim.verify()

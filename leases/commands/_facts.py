@@ -49,7 +49,7 @@ def as_text(one: Inspection, registry: str | None = None) -> str:
         "verdict": _WORDS.get(one.verdict, one.verdict.value),
         "reason": one.reason if one.verdict is not Verdict.FREE or one.missing else None,
         **(_identity(one.owner, one.elsewhere) if one.owner else {}),
-        **(_record(one.record) if one.record else {}),
+        **(_record(one.record, one.expires_in) if one.record else {}),
         "last token" if one.verdict is Verdict.FREE else "token": str(one.token) if one.token else None,
         "previous": _ending(one.previous) if one.previous else None,
         "request": _request(one.request) if one.request else None,
@@ -63,14 +63,14 @@ def _identity(owner: OwnerIdentity, elsewhere: str) -> dict[str, str]:
     return {"pid": pid, "start id": owner.start_id, "instance": owner.instance_id}
 
 
-def _record(record: OwnerRecord) -> dict[str, str | None]:
+def _record(record: OwnerRecord, left: float | None) -> dict[str, str | None]:
     return {
         "host": record.host,
         "command": record.command,
         "since": f"{_time(record.acquired_at)} ({age(record)} ago)" if record.acquired_at else None,
         "phase": record.phase,
         "endpoint": record.endpoint,
-        "lease": _terms(record.lease) if record.lease else None,
+        "lease": _terms(record.lease, left) if record.lease else None,
         "labels": ", ".join(f"{key}={value}" for key, value in record.labels.items()),
         "data": json.dumps(record.data, ensure_ascii=False) if record.data else None,
     }
@@ -80,8 +80,19 @@ def _time(moment: dt.datetime) -> str:
     return f"{moment.astimezone(dt.UTC):%Y-%m-%dT%H:%M:%S.%fZ}"
 
 
-def _terms(lease: LeaseTerms) -> str:
-    return f"ttl {lease.ttl:g} s, renewed {'automatically' if lease.auto_renew else 'by hand'}"
+def _terms(lease: LeaseTerms, left: float | None) -> str:
+    text = f"ttl {lease.ttl:g} s, renewed {'automatically' if lease.auto_renew else 'by hand'}"
+    if left is None:
+        return text
+    return f"{text}, {f'runs out in {left:.1f} s unless it is' if left > 0 else f'ran out {-left:.1f} s ago'}"
+
+
+def lease_of(one: Inspection) -> str:
+    """How long its lease holds, and of how long; ``-`` without one."""
+    lease = one.record.lease if one.record is not None else None
+    if lease is None:
+        return "-"
+    return f"{lease.ttl:g} s" if one.expires_in is None else f"{max(one.expires_in, 0.0):.0f} of {lease.ttl:g} s"
 
 
 def _ending(previous: Previous) -> str:

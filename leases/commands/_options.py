@@ -22,10 +22,12 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 PATH = click.UNPROCESSED  # undecodable bytes stay what they are
 
 
-def seconds(*, endless: bool, least: float = 0) -> Callable[[click.Context, click.Parameter, str], float | None]:
-    """Reads a number of seconds, *least* or more; if *endless*, also ``forever`` (``None``)."""
+def seconds(*, endless: bool, least: float = 0) -> Callable[[click.Context, click.Parameter, Any], float | None]:
+    """Reads a number of seconds, *least* or more; if *endless*, also ``forever`` (``None``). Not given stays so."""
 
-    def read(ctx: click.Context, param: click.Parameter, value: str) -> float | None:
+    def read(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
+        if value is None:
+            return None
         if value == "forever" and endless:
             return None
         try:

@@ -43,6 +43,12 @@ class Row(NamedTuple):
             return ""
         return f"pid {self.one.owner.pid} ({command})" if command else f"pid {self.one.owner.pid}"
 
+    @property
+    def lease(self) -> str:
+        """For how long it holds after each renewal; empty if it is none."""
+        lease = self.one.record.lease if self.one.record is not None else None
+        return "" if lease is None else f"{lease.ttl:g} s"
+
     def facts(self) -> dict[str, str]:
         """What makes a difference when it changes, by name; how long it has been so does not."""
         record = self.one.record
@@ -54,7 +60,7 @@ class Row(NamedTuple):
             "error": described(self.one.error)[0] if self.one.error is not None else self.one.malformed or "",
         }
         if record is not None:
-            told |= {"phase": record.phase, "endpoint": record.endpoint or ""}
+            told |= {"phase": record.phase, "endpoint": record.endpoint or "", "lease": self.lease}
             told |= {"labels": json.dumps(record.labels), "data": json.dumps(record.data)}
         return told
 

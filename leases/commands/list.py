@@ -8,11 +8,11 @@ from typing import Any
 import click
 
 from leases.commands._command import brief
-from leases.commands._facts import age, as_data
+from leases.commands._facts import age, as_data, lease_of
 from leases.commands._failure import described, exit_code, facts, located
 from leases.commands._options import PATH, arguments, common, mistaken, sources
 from leases.commands._output import is_terminal, printable, say, shown, write, write_json
-from ownership import Inspection, RecordError, inspect_all
+from ownership import Inspection, RecordError, Verdict, inspect_all
 
 _COLUMNS = ("resource", "verdict", "pid", "age", "token", "phase", "command")
 _RULED = 500  # rows up to which a table is drawn on a terminal; drawing thousands takes seconds
@@ -25,7 +25,8 @@ def command(directories: tuple[str, ...], registry: str | None, as_json: bool) -
     """List the owners of everything directly in DIR.
 
     DIR is the current directory by default; several can be given. Changes nothing. COMMAND is shortened, --json has
-    the whole; on a terminal, rows are cut at its edge.
+    the whole; on a terminal, rows are cut at its edge. LEASE is there if any holds: the seconds until somebody may
+    take over unless it is renewed, of how many.
 
     With --registry: every owner in the registry, or only those of something directly in DIR. A record that cannot be
     read is listed with its error; a directory that cannot be listed does not keep the others from being listed. What
@@ -89,13 +90,18 @@ def _write_json(
 def _write_table(rows: list[Inspection]) -> None:
     if not rows:
         return
+    columns: tuple[str, ...] = _COLUMNS
     cells = [_cells(one) for one in rows]
+    if any(lease_of(one) != "-" and one.verdict is not Verdict.EXPIRED for one in rows):
+        at = columns.index("phase")
+        columns = (*columns[:at], "lease", *columns[at:])
+        cells = [(*row[:at], lease_of(one), *row[at:]) for one, row in zip(rows, cells, strict=True)]
     if is_terminal() and len(cells) <= _RULED:
-        _draw(cells)
+        _draw(columns, cells)
         return
-    widths = [max(map(len, column)) for column in zip(_COLUMNS, *cells, strict=True)]
+    widths = [max(map(len, column)) for column in zip(columns, *cells, strict=True)]
     widths[-1] = 0
-    for row in (tuple(name.upper() for name in _COLUMNS), *cells):
+    for row in (tuple(name.upper() for name in columns), *cells):
         write("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
 
 
@@ -110,11 +116,11 @@ def _cells(one: Inspection) -> tuple[str, ...]:
     return resource, one.verdict.value, pid, age(record), token, printable(record.phase), command
 
 
-def _draw(cells: list[tuple[str, ...]]) -> None:
+def _draw(columns: tuple[str, ...], cells: list[tuple[str, ...]]) -> None:
     from rich.console import Console  # heavy, and only people on a terminal look at tables
 
     from leases.commands._table import Layout, table
 
     console = Console()
-    rows = [dict(zip(_COLUMNS, row, strict=True)) for row in cells]
-    console.print(table(Layout(_COLUMNS, "verdict", "command"), rows, console.width))
+    rows = [dict(zip(columns, row, strict=True)) for row in cells]
+    console.print(table(Layout(columns, "verdict", "command"), rows, console.width))

@@ -11,6 +11,7 @@ from typing import NoReturn
 
 import click
 
+from leases._gate import Gate
 from leases.commands._child import attend, cannot_run
 from leases.commands._failure import facts, report
 from leases.commands._options import PATH, arguments, common, seconds
@@ -78,6 +79,13 @@ class Run(click.Command):
 @click.option(
     "--label", "labels", callback=labelled, multiple=True, metavar="K=V", help="A fact for whoever is refused."
 )
+@click.option(
+    "--ttl",
+    callback=seconds(endless=False, least=1),
+    metavar="SECONDS",
+    help="A lease: if leasectl is paused for longer, another may take PATH.",
+)
+@click.option("--gate", type=PATH, metavar="GATE", help="Only while the gate GATE, in the same directory, is open.")
 @click.option("--also", type=PATH, multiple=True, metavar="PATH", help="Own this too: all or nothing.")
 @common
 def command(
@@ -88,6 +96,8 @@ def command(
     grace: float,
     conflict_exit_code: int | None,
     labels: dict[str, str],
+    ttl: float | None,
+    gate: str | None,
     also: tuple[str, ...],
     registry: str | None,
     as_json: bool,
@@ -103,6 +113,8 @@ def command(
     programs), which the kernel then unties from leasectl. Use --exec for those: CMD replaces leasectl, keeps its pid,
     and owns PATH until it ends. Nothing watches PATH then.
 
+    With --ttl PATH may go to another once leasectl was paused for that long; until it is, CMD goes on all the same.
+
     --json writes JSON only for errors; what CMD writes is on the same stdout.
 
     \b
@@ -110,14 +122,28 @@ def command(
        1  failed: a missing directory, for instance
        2  usage
       65  the record or its directory cannot be used
-      75  held by another, also after waiting (--conflict-exit-code changes it)
+      75  held by another, also after waiting, or the gate is closed (--conflict-exit-code changes it)
       76  PATH was lost while CMD ran
      126  CMD cannot be executed
      127  CMD was not found
     """
+    if become and ttl is not None:
+        raise click.UsageError(
+            "--ttl and --exec exclude each other: nothing would renew it", click.get_current_context()
+        )
+    asked = None if gate is None else Gate(gate, registry=registry)
     try:
         with arguments():
-            claim = acquire(path, timeout=timeout, also=also, registry=registry, labels=labels, on_wait=announce)
+            claim = acquire(
+                path,
+                timeout=timeout,
+                also=also,
+                registry=registry,
+                labels=labels,
+                ttl=ttl,
+                gate=asked,
+                on_wait=announce,
+            )
     except ContentionError as error:
         return report(error, as_json=as_json, code=conflict_exit_code)
     with let_go(claim):

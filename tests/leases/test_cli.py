@@ -19,7 +19,10 @@ from leases.commands._failure import exit_code, report
 from leases.commands._output import printable, short, shown
 from tests.support.cli import Leasectl, environment
 
-COMMANDS = ("run", "show", "list", "wait", "reclaim", "break", "stop", "replace", "ensure", "doctor", "watch", "schema")
+COMMANDS = (
+    *("run", "show", "list", "wait", "reclaim", "break", "stop", "replace", "ensure", "gate"),
+    *("doctor", "watch", "schema"),
+)
 
 
 def test_the_commands_are_these() -> None:

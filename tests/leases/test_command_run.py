@@ -142,7 +142,7 @@ def test_the_records_can_be_in_a_registry(leasectl: Leasectl, tmp_path: Path) ->
         ("--grace", "forever"),
         ("--grace", "-1"),
         ("--conflict-exit-code", "256"),
-        ("--ttl", "30"),
+        ("--ttl", "0.5"),
     ],
 )
 def test_options_that_cannot_be_right_are_usage_errors(
