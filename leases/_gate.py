@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from os import PathLike, fspath
+from os import fsdecode, fspath
 from os.path import abspath
 from pathlib import Path
 from shlex import quote
@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Any, Self
 
 import ownership
-from leases._lease import Lease, LeaseLostError, acquire
+from leases._lease import Lease, LeaseLostError, StrPath, acquire
 from ownership import GateClosedError, GuardTimeoutError, Inspection, OwnerRecord, OwnerRef, Verdict
 
 _OPEN = (Verdict.FREE, Verdict.GONE, Verdict.ZOMBIE, Verdict.REUSED, Verdict.EXPIRED)
@@ -38,15 +38,15 @@ class Gate:
 
     def __init__(
         self,
-        path: str | PathLike[str],
+        path: StrPath,
         ttl: float = 5.0,
         *,
-        registry: str | PathLike[str] | None = None,
+        registry: StrPath | None = None,
         **seams: Any,
     ) -> None:
         if isinstance(ttl, bool) or not isinstance(ttl, int | float) or not 1.0 <= ttl < 1e9:
             raise ValueError(f"ttl must be a finite number of seconds >= 1.0, got {ttl!r}")
-        self.path = Path(abspath(path))
+        self.path = Path(abspath(fsdecode(path)))
         self.ttl = float(ttl)
         self.registry = registry
         self._seams = seams

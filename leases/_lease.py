@@ -8,10 +8,12 @@ from contextlib import AbstractContextManager, contextmanager
 from os import PathLike
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, TypeAlias
 
 from ownership import AlreadyOwnedError, Claim, OwnerRecord, OwnerRef, OwnershipLostError
 from ownership import acquire as _acquire
+
+StrPath: TypeAlias = "str | bytes | PathLike[str]"
 
 
 class LeaseLostError(OwnershipLostError):
@@ -22,13 +24,13 @@ class LeaseLostError(OwnershipLostError):
 
 
 def acquire(
-    resource: str | PathLike[str],
+    resource: StrPath,
     *,
     ttl: float | None = None,
     auto_renew: bool = True,
     timeout: float | None = 0.0,
-    also: Iterable[str | PathLike[str]] = (),
-    registry: str | PathLike[str] | None = None,
+    also: Iterable[StrPath] = (),
+    registry: StrPath | None = None,
     labels: Mapping[str, str] | None = None,
     gate: Any = None,
     on_wait: Callable[[AlreadyOwnedError], object] | None = None,

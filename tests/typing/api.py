@@ -46,6 +46,43 @@ def acquire_with_everything(told: list[ownership.AlreadyOwnedError]) -> ownershi
     )
 
 
+def lease(path: Path, told: list[leases.LeaseLostError]) -> None:
+    gate = leases.Gate(path.with_name("gate"), ttl=5.0, registry=None)
+    with leases.acquire(path, ttl=30.0, auto_renew=True, timeout=5.0, labels={"a": "b"}, gate=gate) as lease:
+        assert_type(lease, leases.Lease)
+        assert_type(lease.claim, ownership.Claim)
+        assert_type(lease.token, int)
+        assert_type(lease.ttl, float | None)
+        assert_type(lease.expires_in, float | None)
+        assert_type(lease.lapses, int)
+        assert_type(lease.renew(), bool)
+        lease.on_loss(told.append)
+        with lease.critical(timeout=0.5):
+            lease.verify()
+            lease.announce("serving")
+        lease.release("done")
+    with ownership.acquire(path, ttl=30.0, auto_renew=False, gate=gate) as claim:
+        assert_type(claim.expires_in, float | None)
+        assert_type(claim.renew(), bool)
+        with claim.critical():
+            pass
+
+
+def shut(path: Path) -> None:
+    gate = leases.Gate(path, clock=testing.FakeClock())
+    with gate.close(reason="upgrade", timeout=None) as closed:
+        assert_type(closed, leases.Gate)
+        closed.verify()
+        assert_type(closed.ref, ownership.OwnerRef)
+    assert_type(gate.is_closed, bool)
+    assert_type(gate.inspect(), ownership.Inspection)
+    assert_type(gate.path, Path)
+    gate.check()
+    gate.open()
+    assert_type(ownership.pass_guards(path, timeout=1.0), int)
+    assert_type(ownership.inspect(path).expires_in, float | None)
+
+
 def be_told(claim: ownership.Claim, told: list[ownership.OwnershipLostError]) -> None:
     claim.on_loss(told.append)
     ownership.acquire("/run/x", timeout=60, on_stopped="resume").release()
@@ -209,6 +246,9 @@ def errors(path: Path) -> int:
         assert_type(error.record, ownership.OwnerRecord | None)
         assert_type(error.reason, str)
         assert_type(error.hint, str)
+    except ownership.GateClosedError as error:
+        assert_type(error.record, ownership.OwnerRecord | None)
+        assert_type(error.reason, str)
     except ownership.GuardTimeoutError as error:
         assert_type(error.holder, int | None)
     except ownership.InvalidRecordError as error:
