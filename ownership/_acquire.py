@@ -148,6 +148,7 @@ class Acquisition:
         """
         if any(guard.directory.signature(guard.record_name) is not None for guard in guards):
             self._judge_unguarded(places)
+        pause = 0.001
         while True:
             try:
                 locked(guards, until, self.clock, decide, patient=False)
@@ -156,7 +157,8 @@ class Acquisition:
                 self._judge_unguarded(places)
                 if self.clock.monotonic() >= until:
                     return False
-                self.clock.wait(random.uniform(0.0001, 0.001))
+                self.clock.wait(random.uniform(0.1 * pause, pause))
+                pause = min(pause * 1.05, 0.02)  # a critical section may last
 
     def _above(self, resource: Resource) -> Facts | None:
         """The directory that *resource* is in, unless another lock directory has to be found there."""

@@ -47,7 +47,7 @@ def renew(holding: Holding) -> None:
 
 
 def renew_late(holding: Holding, *, wait: float = PATIENCE, by_hand: bool = True) -> None:
-    """What has run out, or was renewed too late to count, is renewed unless it was taken over.
+    """What has run out, or is renewed by no heartbeat any more, is renewed unless it was taken over.
 
     :param by_hand: also what the heartbeat does not renew
     :raises OwnershipLostError: it was taken over
@@ -55,7 +55,7 @@ def renew_late(holding: Holding, *, wait: float = PATIENCE, by_hand: bool = True
     """
     for part in holding.parts:
         term = part.term
-        if term is None or not term.is_over or not (by_hand or term.heartbeat is not None):
+        if term is None or not (term.is_over or term.is_frozen) or not (by_hand or term.heartbeat is not None):
             continue
         inside = holding.inside
         if inside is not None and not inside.is_here:

@@ -11,7 +11,7 @@ import pytest
 import ownership
 from ownership import GuardTimeoutError, OwnershipLostError, Verdict
 from ownership.testing import FakeClock
-from tests.support.namespaces import elsewhere, needs_linux_root
+from tests.support.namespaces import needs_linux_root
 from tests.support.processes import Contender, is_locked
 from tests.support.records import file_of
 
@@ -27,8 +27,6 @@ def test_contenders_are_told_who_is_inside_and_readers_are_answered(tmp_path: Pa
         with claim.critical():
             said = contender.do("acquire", tmp_path / "x")
             assert (said["error"], said["holder"]) == ("GuardTimeoutError", os.getpid())
-            said = contender.do("break", tmp_path / "x", token=claim.token)
-            assert said["error"] == "GuardTimeoutError"
             assert contender.do("inspect", tmp_path / "x")["value"] == "live"
         assert contender.do("acquire", tmp_path / "x")["error"] == "AlreadyOwnedError"
 
@@ -166,7 +164,6 @@ def test_a_forked_child_leaves_it_without_freeing_it(tmp_path: Path) -> None:
             os._exit(code)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
         assert guarded(tmp_path / "x")
-        assert isinstance(elsewhere(lambda: ownership.acquire(tmp_path / "x")), GuardTimeoutError)
         claim.verify()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -176,6 +177,33 @@ def test_a_renewal_after_the_release_brings_nothing_back(tmp_path: Path) -> None
     assert not claim.renew()
     assert not file_of(tmp_path / "x").exists()
     assert claim.expires_in == 0.0
+
+
+def test_a_release_that_overtakes_a_renewal_in_flight_wins(tmp_path: Path) -> None:
+    """It waits for the renewal, which is inside the guard, and takes away what that has written."""
+
+    class Slow(FakeClock):
+        """Its owner is given up by another thread while it renews."""
+
+        def wall_ns(self) -> int:
+            if self.armed and threading.current_thread() is threading.main_thread():
+                self.armed = False
+                releasing.start()
+                eventually(lambda: not claim.held)
+            return super().wall_ns()
+
+        armed = False
+
+    clock = Slow()
+    claim = by_hand(tmp_path / "x", clock)
+    claim.verify()
+    releasing = threading.Thread(target=claim.release)
+    clock.armed = True
+    claim.renew()
+    releasing.join()
+    assert not file_of(tmp_path / "x").exists()
+    assert ownership.inspect(tmp_path / "x").verdict is Verdict.FREE
+    assert not claim.renew()
 
 
 # by the keeper
