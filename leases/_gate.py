@@ -11,7 +11,7 @@ from typing import Any, Self
 
 import ownership
 from leases._lease import Lease, LeaseLostError, StrPath, acquire
-from ownership import GateClosedError, GuardTimeoutError, Inspection, OwnerRecord, OwnerRef, Verdict
+from ownership import GateClosedError, GuardTimeoutError, Inspection, OwnerRecord, OwnerRef, StopRequest, Verdict
 
 _OPEN = (Verdict.FREE, Verdict.GONE, Verdict.ZOMBIE, Verdict.REUSED, Verdict.EXPIRED)
 
@@ -120,6 +120,11 @@ class Gate:
         :raises LeaseLostError: this object has not closed it
         """
         return self._closed_here().ref
+
+    @property
+    def stop_request(self) -> StopRequest | None:
+        """Who asks its closer to go (see ``ownership.replace``); ``None`` if nobody does, or we have not closed it."""
+        return None if self._lease is None else self._lease.claim.stop_request
 
     def verify(self) -> None:
         """Make sure that it was closed by us all the time since ``close()``.

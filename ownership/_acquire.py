@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import logging
 import os
 import random
 from collections.abc import Callable
@@ -20,6 +19,7 @@ from ownership._guard import PATIENCE, Busy, Guard, Interrupting
 from ownership._hold import Hold
 from ownership._holding import Holding
 from ownership._locking import locked, peek, ranked
+from ownership._log import log
 from ownership._models import GuardState, LeaseTerms, OwnerIdentity
 from ownership._part import Part
 from ownership._paths import Facts, Resource, facts_of
@@ -35,8 +35,6 @@ from ownership._sweep import sweep
 from ownership._vigil import Vigil
 from ownership._waiting import Waiter, settles, timed_out
 from ownership._withdrawal import undo
-
-log = logging.getLogger("ownership")
 
 _MOVES = 200  # restarts after outside changes before we give up
 

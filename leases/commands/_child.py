@@ -14,7 +14,7 @@ from typing import Protocol
 from leases.commands._failure import CommandError
 from leases.commands._output import printable, say
 from leases.commands._signals import Inbox
-from ownership import LossError, OwnerRef, OwnershipError
+from ownership import LossError, OwnerRef, OwnershipError, StopRequest
 
 TICK = 0.25  # seconds between two looks at the claim
 NOT_FOUND, NOT_EXECUTABLE = 127, 126
@@ -27,6 +27,10 @@ class Held(Protocol):
     @property
     def ref(self) -> OwnerRef:
         """Whom CMD works for."""
+
+    @property
+    def stop_request(self) -> StopRequest | None:
+        """Who asks us to go."""
 
     def verify(self) -> None:
         """Raise a LossError if it is held no more."""

@@ -9,6 +9,7 @@ from typing import Any
 
 from ownership._arguments import checked_seconds, checked_timeout
 from ownership._clock import SYSTEM_CLOCK, Clock
+from ownership._gating import Gate, checked_gate
 from ownership._location import pin_registry
 from ownership._paths import StrPath, resolve
 from ownership._process import ProcessTable, system_processes
@@ -29,6 +30,7 @@ def ensure(
     env: Mapping[str, str] | None = None,
     cwd: StrPath | None = None,
     grace: float = 5.0,
+    gate: Gate | None = None,
     clock: Clock = SYSTEM_CLOCK,
     processes: ProcessTable | None = None,
 ) -> Any:
@@ -47,16 +49,19 @@ def ensure(
     :param timeout: seconds, for everything together; ``None`` for ever
     :param match: what has to stand in the owner's ``data``, a version for instance
     :param on_mismatch: what to do about an owner that it does not stand in: ``"raise"``, ``"use"`` it all the same, or
-        ``"replace"`` it: stop it (see :func:`ownership.stop`), and start *command*
+        ``"replace"`` it: have it go (see :func:`ownership.replace`), and start *command*
     :param connect: called with the live owner (its ``endpoint``, its ``data``) to connect in another way; what it
         returns is returned. A ConnectionError, FileNotFoundError, TimeoutError or BlockingIOError means: not yet
     :param registry: the shared registry of the records
     :param env: environment of *command*, ours by default
     :param cwd: working directory of *command*, ours by default
-    :param grace: seconds between TERM and KILL for an owner that is replaced
+    :param grace: seconds for an owner that is replaced to go by itself, and again between TERM and KILL
+    :param gate: anything with a method ``check()`` that raises while nobody is to be started, as ``leases.Gate``; asked
+        before anybody is. Whoever runs already is reached all the same
     :returns: a connected socket, or what *connect* returned
     :raises StartError: what was started has ended, whoever started it; :class:`StartTimeoutError`: it has not answered
         in time, and is left alone
+    :raises GateClosedError: nobody serves, and *gate* is closed
     :raises CrashLoopError: three owners in a row died within the last 60 s
     :raises UnreachableError: an owner lives but does not answer; or nobody serves, and nobody was to be started
     :raises AlreadyOwnedError: the owner does not match
@@ -79,6 +84,7 @@ def ensure(
         None if env is None else {str(key): str(value) for key, value in env.items()},
         None if cwd is None else os.fsdecode(cwd),
         checked_seconds(grace, "grace"),
+        None if gate is None else checked_gate(gate, [found], shared),
     )
     return Ensuring(found, shared, order, checked_timeout(timeout), clock, processes or system_processes()).run()
 

@@ -9,6 +9,7 @@ from typing import Any, Literal, NamedTuple
 
 from ownership._clock import Clock
 from ownership._errors import AlreadyOwnedError, explained
+from ownership._gating import Gate
 from ownership._inspect import find, inspect, wait
 from ownership._inspection import Inspection, Running
 from ownership._owning import acquire
@@ -40,6 +41,7 @@ class Order(NamedTuple):
     environ: dict[str, str] | None
     folder: str | None
     grace: float
+    gate: Gate | None
 
 
 class Ensuring:
@@ -191,6 +193,7 @@ class Ensuring:
                 self._start,
                 registry=self._registry,
                 labels={"starts": self._resource.shown},
+                gate=self._order.gate,  # asked inside the guard: whoever closes it finds us in the records
                 clock=self._clock,
                 processes=self._processes,
             )

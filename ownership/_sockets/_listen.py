@@ -10,6 +10,7 @@ from ownership._acquire import OnWait
 from ownership._claim import Claim
 from ownership._clock import SYSTEM_CLOCK, Clock
 from ownership._errors import HandoverError
+from ownership._gating import Gate
 from ownership._handover import VARIABLE, heir_from
 from ownership._location import pin_registry
 from ownership._owning import acquire
@@ -40,6 +41,7 @@ def listen(
     gid: int = -1,
     backlog: int = _BACKLOG,
     release: Literal["exit", "close"] = "exit",
+    gate: Gate | None = None,
     on_wait: OnWait | None = None,
     on_stopped: Literal["wait", "resume", "evict"] = "wait",
     clock: Clock = SYSTEM_CLOCK,
@@ -76,7 +78,8 @@ def listen(
     :raises OSError: something else is at the path, or it cannot be bound
     :raises ValueError: an argument that cannot be right, a path too long for a socket for instance; nothing was made
 
-    What :func:`ownership.acquire` raises is raised here too; *on_wait*, *on_stopped*, *clock* and *processes* are its.
+    What :func:`ownership.acquire` raises is raised here too; *gate*, *on_wait*, *on_stopped*, *clock* and *processes*
+    are its.
     """
     _check(mode, backlog, release)
     host = checked_host(address) if isinstance(address, tuple) else None
@@ -89,6 +92,7 @@ def listen(
         also=also,
         registry=shared,
         labels=labels,
+        gate=gate,
         on_wait=on_wait,
         on_stopped=on_stopped,
         clock=clock,

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+import leases
 import ownership
 from ownership import Verdict
 from tests.support.processes import HERD, ROOT, eventually, lock_directory, run, running, state_of
@@ -311,6 +312,22 @@ def test_what_cannot_be_right_is_refused(path: Path, arguments: dict[str, Any], 
     with pytest.raises(ValueError, match=fault):
         ownership.ensure(**{"address": path, **arguments})
     assert not lock_directory(path).exists()
+
+
+def test_while_a_gate_is_closed_nobody_new_listens_or_is_started(path: Path) -> None:
+    gate, ours = leases.Gate(path.with_name("gate")), leases.Gate(path.with_name("gate"))
+    with ours:
+        ours.close(reason="maintenance")
+        with pytest.raises(ownership.GateClosedError, match="maintenance"):
+            ownership.listen(path, gate=gate)
+        with pytest.raises(ownership.GateClosedError):
+            ownership.ensure(path, command(path), gate=gate)
+        assert starts(path) == []
+        with ownership.listen(path, release="close"):
+            ownership.ensure(path, command(path), gate=gate).close()  # whoever runs already is reached
+    assert heard(ownership.ensure(path, command(path), gate=gate)) == starts(path)[0]
+    with pytest.raises(ValueError, match="gate must rule"):
+        ownership.ensure(path, command(path), gate=leases.Gate("/elsewhere/gate"))
 
 
 # -- who answers
