@@ -37,7 +37,6 @@ from ownership._waiting import Waiter, settles, timed_out
 from ownership._withdrawal import undo
 
 _MOVES = 200  # restarts after outside changes before we give up
-
 OnWait = Callable[[AlreadyOwnedError], object]
 _READ_ONLY = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 

@@ -50,10 +50,10 @@ def _pairs(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) 
 @click.option(
     "--grace",
     callback=seconds(endless=False),
-    default="5",
+    default="1",
     show_default=True,
     metavar="SECONDS",
-    help="Time between TERM and KILL for an owner that is replaced.",
+    help="Time for an owner that is replaced to go by itself, and again between TERM and KILL.",
 )
 @common
 def command(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from typing import Any
 
 import click
@@ -30,7 +31,7 @@ def command(directories: tuple[str, ...], registry: str | None, as_json: bool) -
 
     With --registry: every owner in the registry, or only those of something directly in DIR. A record that cannot be
     read is listed with its error; a directory that cannot be listed does not keep the others from being listed. What
-    another account keeps to itself, in a lock directory of its own, cannot be listed, which is no failure.
+    another account keeps to itself in a sticky directory, where each has its own, is no failure.
 
     \b
     Exit status:
@@ -65,11 +66,13 @@ def command(directories: tuple[str, ...], registry: str | None, as_json: bool) -
 
 
 def _is_anothers(one: Inspection) -> bool:
-    """The lock directory of another account, which keeps what is in it to itself: nothing is wrong with that."""
+    """The lock directory of another account in a sticky directory, where each has its own: that is as it should be."""
     if not isinstance(one.error, PermissionError) or isinstance(one.error, RecordError):
         return False
+    path = one.resource
     try:
-        return one.resource.name.startswith(".leases") and one.resource.lstat().st_uid != os.geteuid()
+        sticky = path.parent.stat().st_mode & stat.S_ISVTX
+        return bool(sticky) and path.name.startswith(".leases") and path.lstat().st_uid != os.geteuid()
     except OSError:
         return False
 

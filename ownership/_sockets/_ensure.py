@@ -29,7 +29,7 @@ def ensure(
     registry: StrPath | None = None,
     env: Mapping[str, str] | None = None,
     cwd: StrPath | None = None,
-    grace: float = 5.0,
+    grace: float = 1.0,
     gate: Gate | None = None,
     clock: Clock = SYSTEM_CLOCK,
     processes: ProcessTable | None = None,

@@ -255,7 +255,7 @@ def test_an_owner_is_matched_by_what_it_said(path: Path) -> None:
         ownership.ensure(path, command(path), 60, match={"version": "1"}, on_mismatch="replace").close()
     assert len(starts(path)) == 7
     with pytest.raises(ownership.AlreadyOwnedError, match="not '3'"):
-        ownership.ensure(path, command(path), 60, match={"version": "3"}, on_mismatch="replace")
+        ownership.ensure(path, command(path), 60, match={"version": "3"}, on_mismatch="replace", grace=0.1)
 
 
 def test_whoever_is_not_a_unix_socket_is_reached_by_its_endpoint(tmp_path: Path) -> None:
@@ -316,8 +316,8 @@ def test_what_cannot_be_right_is_refused(path: Path, arguments: dict[str, Any], 
 
 def test_while_a_gate_is_closed_nobody_new_listens_or_is_started(path: Path) -> None:
     gate, ours = leases.Gate(path.with_name("gate")), leases.Gate(path.with_name("gate"))
+    ours.close(reason="maintenance")
     with ours:
-        ours.close(reason="maintenance")
         with pytest.raises(ownership.GateClosedError, match="maintenance"):
             ownership.listen(path, gate=gate)
         with pytest.raises(ownership.GateClosedError):

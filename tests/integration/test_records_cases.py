@@ -390,9 +390,10 @@ def test_whatever_lies_there_the_answer_is_one_of_the_documented(
 def test_deaths_are_counted_once_each(tmp_path: Path) -> None:
     for count in range(1, 5):
         die_owning(tmp_path / "x")
-        taken(tmp_path / "x")
+        ownership.reclaim(tmp_path / "x")
+        assert ownership.reclaim(tmp_path / "x").verdict is ownership.Verdict.FREE
         assert len(guard_of(tmp_path / "x")["deaths"]) == min(count, 3)
-        assert guard_of(tmp_path / "x")["previous"]["how"] == "released"
+        assert guard_of(tmp_path / "x")["previous"]["how"] == "died"
 
 
 def test_an_expired_or_broken_owner_has_not_died(tmp_path: Path) -> None:
