@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from functools import partial
 
 from ownership import _keeper
@@ -45,6 +46,7 @@ class Asking:
         self.registry = registry
         self.reason = reason[:_REASON]
         self.labels = {}
+        holding.handle = weakref.ref(self)  # should even the withdrawal be interrupted, the keeper goes on with it
 
     def told(self, pid: int) -> str:
         """What the next owners are told about the end of the one that was asked."""

@@ -86,9 +86,12 @@ def _close(holding: Holding, part: Part, hold: Hold) -> None:
 
 def abandon(holding: Holding, claim: object = None) -> bool:
     """Nobody has the handle any more: say so, once; false if it was given up or lost before."""
+    is_claim = holding.state is State.HELD
     if not holding.retire(State.RELEASED):
         return False
     holding.abandoned = True
+    if not is_claim:
+        return True
     told = f"unreleased claim on {holding.primary.shown} was garbage-collected"
     warnings.warn(told, ResourceWarning, source=claim, stacklevel=3)
     return True

@@ -96,8 +96,10 @@ def replace(
         asking.done()
         return Claim(holding)
     except BaseException as error:
-        give_up(holding)
-        give_up(asking.holding)
+        try:
+            give_up(holding)
+        finally:
+            give_up(asking.holding)
         _keeper.KEEPER.tidy()
         raise with_path(error, found.path)  # noqa: B904 the same one, or one that says all that it says
 
