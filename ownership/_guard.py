@@ -63,6 +63,7 @@ class Guard:
         self.spare: dict[None, Descriptor] = {}  # at most one: taken and put back in single steps
         self.memory = (b"", NO_GUARD_STATE)  # what was read or written last, and what it means
         self.inode = 0  # of the file that it was written into
+        self.ragged = False  # something that says nothing follows what is written
 
     def close_spare(self) -> None:
         if (descriptor := self.spare.pop(None, None)) is not None:

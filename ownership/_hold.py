@@ -184,6 +184,7 @@ class Hold:
         if raw != known:
             state = decode_guard(raw, self.guard.resource.path)
             self.guard.memory = raw, state
+            self.guard.ragged = len(raw) > GUARD_TEXT_BYTES and not state.requested
         return state
 
     def recall(self, token: int) -> GuardState:
@@ -209,6 +210,8 @@ class Hold:
             raise guard.told(error) from None
         guard.memory = raw, state._replace(requested=False) if state.requested else state  # as *raw* by itself says
         guard.inode = descriptor.inode
+        if guard.ragged:
+            self.clear_mark()
 
     def mark(self) -> None:
         """Let whoever finds nobody owning look whether somebody asks."""
@@ -222,6 +225,7 @@ class Hold:
         """Nobody asks; to be called only where the mark was seen."""
         try:
             os.ftruncate(self._descriptor.number, GUARD_TEXT_BYTES)
+            self.guard.ragged = False
         except OSError as error:
             raise self.guard.told(error) from None
 

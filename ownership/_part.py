@@ -250,7 +250,7 @@ class Part:
 
     def forsake(self) -> None:
         """Nothing of ours was ever there: a failed acquire takes its witness along."""
-        if self.made_witness:
+        if self.made_witness and self.place is not None:  # else the keeper was faster
             self.place.move_out()
 
     def follow(self) -> None:

@@ -1,4 +1,4 @@
-"""A crowd that acquires, replaces, closes and dies at random: never two inside, and whoever comes afterwards is served."""
+"""A crowd that acquires, replaces, closes and dies at random: never two inside, and who comes afterwards is served."""
 
 from __future__ import annotations
 

@@ -208,6 +208,16 @@ def test_a_mark_without_a_request_is_cleared(path: Path, asker: int) -> None:
     assert not is_marked(path)
 
 
+@pytest.mark.parametrize("after", [b" ", b"\0"])
+def test_what_follows_the_guard_and_is_no_mark_goes_with_the_next_change(path: Path, after: bytes) -> None:
+    ownership.acquire(path).release("first")
+    guard = file_of(path, "guard")
+    guard.write_bytes(guard.read_bytes() + after)
+    assert ownership.inspect(path).previous is not None
+    ownership.acquire(path).release()
+    assert guard.stat().st_size == 511
+
+
 def test_without_a_mark_nobody_looks_for_a_request(path: Path, asker: int) -> None:
     """What keeps an acquire fast; a request without a mark is only left where the guard was deleted."""
     ask(path, asker)
