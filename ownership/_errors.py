@@ -243,7 +243,8 @@ class StopTimeoutError(OwnershipError, TimeoutError):
 
 def with_path(error: BaseException, path: str) -> BaseException:
     """*error*, or if it is one of the system that names no file, the same with *path*."""
-    return explained(error, path) if isinstance(error, OSError) and error.filename is None else error
+    ours = isinstance(error, OwnershipError)
+    return explained(error, path) if isinstance(error, OSError) and not ours and error.filename is None else error
 
 
 def explained(error: OSError, path: str, hint: str = "") -> OSError:

@@ -27,7 +27,7 @@ from ownership import (
 from ownership._models import GuardState
 from ownership._paths import resolve
 from ownership._place import pinned
-from ownership.testing import sleeping_process, stopped_process, zombie
+from ownership.testing import FakeClock, FakeProcessTable, sleeping_process, stopped_process, zombie
 from tests.support.namespaces import needs_linux_root
 from tests.support.processes import Contender, residue
 from tests.support.records import (
@@ -538,3 +538,108 @@ def test_a_reused_pid_asks_nobody(path: Path, asker: int) -> None:
     ownership.acquire(path).release()
     ask(path, asker, start_id=other_start_id(fields_of(asker)["start_id"]))
     ownership.acquire(path).release()
+
+
+# -- the order of things, with fakes for time and processes
+
+OWNER = 2000
+
+
+class Told(FakeProcessTable):
+    """Notes at every signal when it comes, and whether the owner could have read who asks."""
+
+    def __init__(self, path: Path, clock: FakeClock) -> None:
+        super().__init__()
+        self.path, self.clock = path, clock
+        self.told: list[tuple[float, bool, int]] = []
+
+    def tell(self, signal: int) -> None:
+        if signal:
+            self.told.append((self.clock.monotonic(), file_of(self.path, "request").exists(), signal))
+        super().tell(signal)
+
+    def own(self, **parts: Any) -> None:
+        """Have process 2000 own the path."""
+        me = self.current()
+        identity = {"boot_id": me.boot_id, "pid_namespace": me.pid_namespace, "instance_id": "f" * 32}
+        start_id = self.add(OWNER, **parts)
+        plant(self.path, {"version": 1, "token": 7, "pid": OWNER, "start_id": start_id, **identity})
+
+
+@pytest.fixture
+def fakes(path: Path) -> Iterator[tuple[FakeClock, Told]]:
+    clock = FakeClock()
+    with Told(path, clock) as table:
+        yield clock, table
+
+
+def test_the_owner_is_asked_has_its_grace_gets_term_has_it_again_and_is_killed(
+    path: Path, fakes: tuple[FakeClock, Told]
+) -> None:
+    clock, table = fakes
+    table.own(ignores={signal.SIGTERM})
+    begun = clock.monotonic()
+    with ownership.replace(path, grace=7.0, clock=clock, processes=table) as claim:
+        assert claim.token > 7
+    (term, asked, first), (kill, still, second) = table.told
+    assert (asked, still) == (True, True)
+    assert (first, second) == (signal.SIGTERM, signal.SIGKILL)
+    assert 7.0 <= term - begun < 8.0
+    assert 7.0 <= kill - term < 8.0
+
+
+def test_an_owner_that_complies_is_not_killed(path: Path, fakes: tuple[FakeClock, Told]) -> None:
+    clock, table = fakes
+    table.own()
+    ownership.replace(path, grace=7.0, clock=clock, processes=table).release()
+    assert [number for _, _, number in table.told] == [signal.SIGTERM]
+
+
+def test_an_owner_that_cannot_be_killed_is_an_error_after_which_nobody_asks(
+    path: Path, fakes: tuple[FakeClock, Told]
+) -> None:
+    clock, table = fakes
+    table.own(ignores={signal.SIGTERM, signal.SIGKILL})
+    with pytest.raises(ownership.StopTimeoutError):
+        ownership.replace(path, grace=1.0, clock=clock, processes=table)
+    assert file_of(path).exists()
+    assert not file_of(path, "request").exists()
+    assert not is_marked(path)
+
+
+def test_an_owner_of_another_account_is_an_error_after_which_nobody_asks(
+    path: Path, fakes: tuple[FakeClock, Told]
+) -> None:
+    clock, table = fakes
+    table.own(forbidden=True)
+    with pytest.raises(PermissionError):
+        ownership.replace(path, grace=1.0, clock=clock, processes=table)
+    assert not file_of(path, "request").exists()
+    assert not is_marked(path)
+
+
+def test_whoever_the_owner_hands_over_to_is_asked_anew_and_has_its_own_grace(
+    path: Path, fakes: tuple[FakeClock, Told]
+) -> None:
+    """Another owner than the one asked, by another token: nobody is stopped who was not asked to go."""
+    clock, table = fakes
+    table.own()
+    heir = table.add(OWNER + 1)
+    begun, moved, asked = clock.monotonic(), [], []
+
+    def move(_: object) -> None:
+        asked.append((clock.monotonic(), json.loads(file_of(path, "request").read_text())["token"]))
+        if not moved:
+            clock.advance(5.0)
+            fields = json.loads(file_of(path).read_text())
+            file_of(path).write_text(
+                json.dumps(fields | {"pid": OWNER + 1, "start_id": heir, "token": 8, "instance_id": "e" * 32})
+            )
+            moved.append(True)
+
+    ownership.replace(path, grace=7.0, clock=clock, processes=table, on_wait=move).release()
+    assert len(asked) == 2
+    assert asked[1][1] > asked[0][1]
+    assert [number for _, _, number in table.told] == [signal.SIGTERM]
+    assert table.told[0][0] - begun >= 12.0
+    assert table.observe(OWNER).exists
