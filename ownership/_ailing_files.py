@@ -35,9 +35,8 @@ def unusable_file(subject: Subject, suffix: str, error: Exception) -> Finding:
         return _unusable(FindingCode.NEWER_RECORD, subject.path, path, what, advice, NEWER)
     if isinstance(error, InvalidRecordError):
         code = FindingCode.INVALID_GUARD if suffix == "guard" else FindingCode.INVALID_RECORD
-        what = (
-            f"its {'guard' if suffix == 'guard' else 'record'} is no file of ours, and is never removed by us: {error}"
-        )
+        which = suffix if suffix in ("guard", "request") else "record"
+        what = f"its {which} is no file of ours, and is never removed by us: {error}"
         advice = "find out who made it; remove it once nobody uses the resource"
         flags = "-ri" if os.path.isdir(path) and not os.path.islink(path) else "-i"
         head: dict[str, Fact] = {"head": printable(error.head)} if error.head else {}

@@ -35,7 +35,7 @@ from ownership._pinned import Signature
 from ownership._place import Place, opened
 from ownership._premises import survey
 from ownership._process import ProcessTable, lock_holders
-from ownership._request import asker_of
+from ownership._request import Asker, asker_of
 from ownership._verdict import Verdict, WitnessState, same_namespace
 from ownership._witness import SUFFIX, ask
 
@@ -165,13 +165,20 @@ class _Round:
                 found.append(shut)
         try:
             examined = self._examine(subject.resource, remembered)
-            asker = asker_of(self._quick, place, subject.resource) if remembered.requested else None
+            asker = self._asker(subject, found) if remembered.requested else None
             case = Case(subject, examined, remembered, self._examiner.processes, self._witness(examined), asker)
             found += [*ailments_of_owner(case), *ailments_of_change(case), *ailments_of_socket(case)]
         except (OSError, OwnershipError) as error:
             found.append(unusable_file(subject, "json", error))
             return _Look(subject, tuple(found), _instances(remembered.owner), False)
         return _Look(subject, tuple(found), _instances(remembered.owner, examined.owner), readable)
+
+    def _asker(self, subject: Subject, found: list[Finding]) -> Asker | None:
+        try:
+            return asker_of(self._quick, self._place, subject.resource)
+        except (OSError, OwnershipError) as error:
+            found.append(unusable_file(subject, "request", error))
+            return None
 
     def _examine(self, resource: Resource, remembered: GuardState) -> Examined:
         """The verdict; a process that was seen alive in this round is taken to live, anything else is looked at now."""

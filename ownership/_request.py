@@ -10,6 +10,7 @@ import datetime as dt
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from ownership._errors import OwnershipError
 from ownership._examine import Examined, Examiner
 from ownership._guard import Guard
 from ownership._hold import Hold
@@ -92,8 +93,11 @@ def asker_of(examiner: Examiner, place: Place, resource: Resource) -> Asker | No
 
 
 def stop_request_of(examiner: Examiner, place: Place, resource: Resource, remembered: GuardState) -> StopRequest | None:
-    """The same for reports: whoever asked, dead or not; nothing where nobody is to look for it."""
-    asker = asker_of(examiner, place, resource) if remembered.requested else None
+    """The same for reports: whoever asked, dead or not; nothing without a mark, or if it cannot be read."""
+    try:
+        asker = asker_of(examiner, place, resource) if remembered.requested else None
+    except (OSError, OwnershipError):  # whoever wants to acquire is told
+        return None
     return None if asker is None else asker.request
 
 

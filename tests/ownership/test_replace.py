@@ -426,6 +426,25 @@ def test_names_that_end_like_a_request_are_names_like_any_other(tmp_path: Path, 
 # -- failures
 
 
+def test_what_is_no_file_of_ours_in_the_place_of_a_request_is_told_to_whoever_acquires(path: Path, asker: int) -> None:
+    """And to nobody who only wants to know who owns."""
+    claim = ownership.acquire(path)
+    ask(path, asker)
+    file_of(path, "request").unlink()
+    os.mkfifo(file_of(path, "request"))
+    assert ownership.inspect(path).verdict is Verdict.LIVE
+    assert claim.stop_request is None
+    found = findings(path)[FindingCode.INVALID_RECORD]
+    assert found.what.startswith("its request is no file of ours")
+    assert found.remedy == f"rm -i {file_of(path, 'request')}"
+    claim.release()
+    for call in (ownership.acquire, ownership.replace):
+        with pytest.raises(ownership.InvalidRecordError, match="request"):
+            call(path)
+    file_of(path, "request").unlink()
+    ownership.acquire(path).release()
+
+
 def test_a_guard_that_is_busy_is_an_error_and_nothing_is_asked(path: Path) -> None:
     with sleeping_process() as owner:
         plant(path, record(owner))
