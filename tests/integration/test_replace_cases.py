@@ -216,7 +216,7 @@ def test_of_several_that_replace_at_once_one_does_and_the_others_are_told_by_who
         + """
 def work(number):
     try:
-        claim = ownership.replace(sys.argv[1], reason="upgrade", grace=1.0)
+        claim = ownership.replace(sys.argv[1], reason="upgrade", grace=0.5)
     except ownership.AlreadyOwnedError as error:
         return {"refused": error.owner.pid, "text": str(error)}
     claim.verify()

@@ -118,7 +118,7 @@ say({"problems": problems, "served": said.split().count(b"."), "took": time.mono
 
 
 @pytest.mark.parametrize("vandalism", ["none", "files"])
-@pytest.mark.parametrize("seconds", [2, pytest.param(200, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("seconds", [1.2, pytest.param(200, marks=pytest.mark.slow)])
 def test_a_crowd_that_replaces_each_other_never_has_two_inside(tmp_path: Path, seconds: float, vandalism: str) -> None:
     """And if somebody deletes or damages record and request all the while."""
     said = run(CHAOS, tmp_path / "resource", tmp_path, seconds, vandalism, patience=seconds + 120)
