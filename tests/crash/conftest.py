@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -144,6 +145,21 @@ def _owned(scene: Scene) -> tuple[list[Path], dict[str, Any]]:
     return resources, {"token": owner["value"]}
 
 
+def _by_hand(scene: Scene) -> tuple[list[Path], dict[str, Any]]:
+    return _plain(scene)[0], {"ttl": 600.0, "auto_renew": False}
+
+
+def _expired(scene: Scene) -> tuple[list[Path], dict[str, Any]]:
+    """A live owner whose lease has run out."""
+    resources, _ = _owned(scene)
+    record = lock_directory(resources[0]) / "resource.json"
+    fields = {**json.loads(record.read_bytes()), "lease": {"ttl": 1.0, "auto_renew": False, "renewed_at": 0.0}}
+    planted = record.with_name("planted")
+    planted.write_text(json.dumps(fields))
+    planted.replace(record)
+    return resources, {"ttl": 600.0}
+
+
 def _handed_over(scene: Scene) -> tuple[list[Path], dict[str, Any]]:
     resources, _ = _plain(scene)
     scene.predecessor.say(str(resources[0]))
@@ -157,9 +173,11 @@ SCENARIOS = [
     Scenario("acquire-over-an-empty-record", "acquire", _malformed, True),
     Scenario("acquire-three", "acquire", _several, True),
     Scenario("acquire-three-over-a-dead-owner", "acquire", _several_dead, True),
+    Scenario("acquire-over-an-expired-lease", "acquire", _expired, True),
     Scenario("release", "release", _plain, False),
     Scenario("release-three", "release", _several, False),
     Scenario("announce", "announce", _plain, True, True),
+    Scenario("renew", "renew", _by_hand, True, True),
     Scenario("put-back-a-deleted-record", "verify", _plain, True, True),
     Scenario("reclaim", "reclaim", _dead, False),
     Scenario("break", "break_claim", _owned, None, None),
@@ -191,6 +209,8 @@ def aftermath(scene: Scene, scenario: Scenario, resources: list[Path], keywords:
         assert "error" not in scene.victim.do("release", resources[0])
     if scenario.operation == "replace":  # the owner ends with whoever asked it
         eventually(lambda: ownership.inspect(resources[0]).verdict in (Verdict.FREE, Verdict.GONE, Verdict.ZOMBIE))
+    if scenario.prepare is _expired:
+        scene.victim.do("release", resources[0])
     if scenario.operation == "adopt":
         assert scene.predecessor.ask("leave") in (None, "HandoverError", "OwnershipLostError")
 

@@ -299,7 +299,8 @@ class Actor:
             os.read(0, 65536)
 
     def _acquire(self, timeout: float = 0) -> Any:
-        return self.ownership.acquire(self.path, also=self.keywords.get("also", []), timeout=timeout)
+        leased = {name: self.keywords[name] for name in ("ttl", "auto_renew") if name in self.keywords}
+        return self.ownership.acquire(self.path, also=self.keywords.get("also", []), timeout=timeout, **leased)
 
     def _finish(self) -> None:
         """Say what kinds of files are open, after everything was done once more without a fault and given up."""
@@ -324,6 +325,15 @@ class Actor:
 
     def announce(self) -> None:
         self._keeping(self._acquire(), lambda claim: claim.announce("serving", data={"answer": 42}))
+
+    def renew(self) -> None:
+        """Renew a lease, by hand or in its critical section."""
+
+        def renewed(claim: Any) -> None:
+            with claim.critical():
+                assert claim.renew()
+
+        self._keeping(self._acquire(), renewed)
 
     def verify(self) -> None:
         """Verify after the record was deleted: it is put back."""
