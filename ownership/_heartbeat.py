@@ -100,7 +100,10 @@ class Heartbeat:
     :param mutex: of its place
     :param clock: CLOCK_MONOTONIC, or for tests another one
     :ivar counted: the last heartbeat that was in time for every term that is not frozen
+    :ivar found_late: some were frozen since the keeper looked
     """
+
+    found_late = False
 
     def __init__(self, mutex: Any, clock: Clock = SYSTEM_CLOCK) -> None:
         self._mutex = mutex
@@ -135,39 +138,37 @@ class Heartbeat:
             return False
         return self._clock.monotonic() - self._last >= min(_RATE, self._shortest * _SHARE) * 0.9
 
-    def beat(self, place: _Place) -> bool:
-        """Renew every term that is not late; true if some were found late.
+    def beat(self, place: _Place) -> float | None:
+        """Renew every term that is not late, and freeze those that are; when that was, ``None`` if nobody can see it.
 
         :raises OSError: it cannot be written
         """
         with self._mutex:
-            began = self.write(place)
+            began = self._write(place)
             if began is None:
-                return False
+                return None
             again = self._clock.monotonic()  # after the write: by now a contender may have seen them run out before it
-            late = False
             if again >= self.counted + self._shortest:  # else none can be late
                 for term in list(self._terms):
                     if not term.is_frozen and again >= term.until:
                         term.freeze()
-                        late = True
+                        self.found_late = True
             self.counted = began  # last: no term that is late takes it for its own
-            return late
+            return began
 
-    def write(self, place: _Place) -> float | None:
+    def _write(self, place: _Place) -> float | None:
         """Put the time into the witness; what was written, or ``None`` if nobody could see it there.
 
         It never goes back: one writes at a time, and reads the clock when its turn has come.
         """
-        with self._mutex:
-            if self._busy:  # a signal handler interrupts this very thread
+        if self._busy:  # a signal handler interrupts this very thread
+            return None
+        self._busy = True
+        try:
+            now = int(self._clock.monotonic() * 1e9)  # before it is seen that the witness is at its path
+            if not (place.restore() and place.witness.beat(now)):
                 return None
-            self._busy = True
-            try:
-                now = int(self._clock.monotonic() * 1e9)  # before it is seen that the witness is at its path
-                if not (place.restore() and place.witness.beat(now)):
-                    return None
-                self._last = now / 1e9
-                return self._last
-            finally:
-                self._busy = False
+            self._last = now / 1e9
+            return self._last
+        finally:
+            self._busy = False

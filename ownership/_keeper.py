@@ -148,6 +148,9 @@ class Keeper:
         for place in places():
             if place.heartbeat.is_due:
                 self._renew(place)
+            if place.heartbeat.found_late:
+                place.heartbeat.found_late = False
+                UNSETTLED.update(one for one in list(self.holdings) if one.leased)
         for holding in self._due():
             try:
                 self._look(holding)
@@ -163,10 +166,9 @@ class Keeper:
             self._touch()
 
     def _renew(self, place: Place) -> None:
-        """Renew every lease there by one write; what is late is renewed under its guard, unless it was taken over."""
+        """Renew every lease there by one write; what is late is to be renewed under its guard."""
         try:
-            if place.heartbeat.beat(place):
-                UNSETTLED.update(one for one in list(self.holdings) if one.leased)
+            place.heartbeat.beat(place)
         except (OSError, OwnershipError, DirectoryChanged) as error:
             tell(log.warning, "%s: leases cannot be renewed now: %s", place.directory.path, error)
 

@@ -55,7 +55,8 @@ def term(heartbeat: Heartbeat | None, clock: FakeClock, ttl: float = 10.0) -> Te
 def test_a_heartbeat_renews_every_lease_by_one_write(heartbeat: Heartbeat, place: FakePlace, clock: FakeClock) -> None:
     terms = [term(heartbeat, clock, ttl) for ttl in (10.0, 30.0, 10.0)]
     clock.advance(6)
-    assert not heartbeat.beat(place)
+    assert heartbeat.beat(place) == 106.0
+    assert not heartbeat.found_late
     assert place.shown == [106_000_000_000]
     assert [one.until for one in terms] == [116.0, 136.0, 116.0]
     assert [one.expires_in for one in terms] == [10.0, 30.0, 10.0]
@@ -68,7 +69,8 @@ def test_a_heartbeat_written_in_time_whose_writer_was_paused_does_not_count(
     one = term(heartbeat, clock)
     clock.advance(9)
     place.meanwhile = lambda: clock.advance(1)
-    assert heartbeat.beat(place)
+    heartbeat.beat(place)
+    assert heartbeat.found_late
     assert place.shown == [109_000_000_000]
     assert one.until == 110.0
     assert one.is_over
@@ -80,7 +82,8 @@ def test_a_heartbeat_that_comes_at_the_deadline_is_late(
 ) -> None:
     one = term(heartbeat, clock)
     clock.advance(10)
-    assert heartbeat.beat(place)
+    heartbeat.beat(place)
+    assert heartbeat.found_late
     assert one.until == 110.0
 
 
@@ -90,9 +93,12 @@ def test_what_is_late_is_renewed_by_no_later_heartbeat(
     """Only under the guard: somebody may have taken over in between. What was in time goes on."""
     late, other = term(heartbeat, clock, 5.0), term(heartbeat, clock, 20.0)
     clock.advance(6)
-    assert heartbeat.beat(place)
+    heartbeat.beat(place)
+    assert heartbeat.found_late
+    heartbeat.found_late = False
     clock.advance(1)
-    assert not heartbeat.beat(place)
+    heartbeat.beat(place)
+    assert not heartbeat.found_late
     assert (late.until, other.until) == (105.0, 127.0)
     late.renew(clock.monotonic())
     assert (late.until, late.lapses, other.lapses) == (112.0, 1, 0)
@@ -109,7 +115,7 @@ def test_a_heartbeat_that_nobody_can_see_renews_nothing(
     one = term(heartbeat, clock)
     setattr(place, fault, False)
     clock.advance(6)
-    assert not heartbeat.beat(place)
+    assert heartbeat.beat(place) is None
     assert one.until == 110.0
 
 
@@ -136,10 +142,10 @@ def test_a_write_that_interrupts_a_write_is_none(heartbeat: Heartbeat, place: Fa
 
     def interrupt() -> None:
         clock.advance(1)
-        found.append(heartbeat.write(place))
+        found.append(heartbeat.beat(place))
 
     place.meanwhile = interrupt
-    heartbeat.write(place)
+    heartbeat.beat(place)
     assert found == [None]
     assert place.shown == [100_000_000_000]
 
