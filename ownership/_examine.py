@@ -238,6 +238,11 @@ def refusal(resource: Resource, examined: Examined, place: Place) -> AlreadyOwne
     facts = f"; start id {printable(owner.start_id)}; instance {owner.instance_id}" if owner else ""
     if isinstance(owner, OwnerRecord):
         facts += f"; token {owner.token}"
+        if owner.lease is not None:
+            facts += f"; lease of {owner.lease.ttl:g} s"
+            facts += (
+                "" if examined.ends_in is None else f", which holds {max(examined.ends_in, 0):.1f} s unless renewed"
+            )
     who = describe(owner, judgement.elsewhere)
     held = "held by" if examined.request is None else "about to be acquired by the one who asked for it,"
     return AlreadyOwnedError(

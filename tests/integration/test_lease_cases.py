@@ -15,6 +15,7 @@ import pytest
 
 import ownership
 from ownership import Verdict
+from tests.support.cli import holding
 from tests.support.namespaces import NEW_PIDS
 from tests.support.processes import HERD, Child, Contender, eventually, run, running, stopped
 from tests.support.records import file_of
@@ -296,6 +297,18 @@ def test_a_forked_child_renews_nothing_of_its_parent(tmp_path: Path) -> None:
         assert parent.hear() == [False, 0.0]
         with stopped(parent.pid):
             eventually(lambda: ownership.inspect(tmp_path / "x").verdict is Verdict.EXPIRED)
+
+
+def test_a_command_is_ended_when_leasectl_was_paused_for_longer_than_the_ttl_and_lost_it(tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    with holding(path, "--ttl", "1", "--grace", "1") as held:
+        with stopped(held.pid):
+            claim = ownership.acquire(path, timeout=20)
+        code, said = held.ended()
+        claim.verify()
+        claim.release()
+        assert code == 76
+        assert "its lease ran out unrenewed, and it was taken over by pid" in said
 
 
 FENCED = """

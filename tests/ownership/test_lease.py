@@ -94,6 +94,25 @@ def test_it_holds_for_its_ttl_and_then_goes_to_whoever_comes(tmp_path: Path) -> 
         assert guard_of(tmp_path / "x")["previous"]["how"] == "expired"
 
 
+def test_whoever_waits_looks_again_at_the_deadline(tmp_path: Path) -> None:
+    """Not much later, and not again and again before it."""
+    with sleeping_process() as pid:
+        clock = FakeClock(1000.0)
+        lease = {"ttl": 9.0, "auto_renew": False, "renewed_at": 1000.0}
+        plant(tmp_path / "x", record(**fields_of(pid, lease=lease)))
+        with ownership.acquire(tmp_path / "x", timeout=60, clock=clock):
+            assert 1009.0 <= clock.monotonic() < 1009.1
+            assert len(clock.waits) < 8
+
+
+def test_a_refusal_says_how_long_the_lease_holds(tmp_path: Path) -> None:
+    clock = FakeClock()
+    with by_hand(tmp_path / "x", clock):
+        clock.advance(4)
+        with pytest.raises(AlreadyOwnedError, match=r"; lease of 10 s, which holds 6\.0 s unless renewed"):
+            by_hand(tmp_path / "x", clock)
+
+
 def test_renewing_moves_the_deadline(tmp_path: Path) -> None:
     clock = FakeClock()
     with by_hand(tmp_path / "x", clock) as claim:
