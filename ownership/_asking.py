@@ -8,7 +8,7 @@ from functools import partial
 from ownership import _keeper
 from ownership._draft import new_token, template_of
 from ownership._errors import AlreadyOwnedError, OwnershipError
-from ownership._examine import Examined, Examiner, argument, describe
+from ownership._examine import Examined, Examiner
 from ownership._guard import PATIENCE, Interrupting
 from ownership._hold import Hold
 from ownership._holding import Holding
@@ -19,6 +19,7 @@ from ownership._pinned import DirectoryChanged
 from ownership._place import Place, pinned
 from ownership._process import printable
 from ownership._record import encode
+from ownership._refusal import argument, describe
 from ownership._refusing import Refused
 from ownership._request import SUFFIX, Asker, Request, asker_of
 from ownership._state import State

@@ -5,17 +5,16 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ownership._clock import Clock
-from ownership._errors import AlreadyOwnedError, explained
+from ownership._errors import explained
 from ownership._locking import peek
 from ownership._models import NO_GUARD_STATE, GuardState, LeaseTerms, Malformed, OwnerIdentity, OwnerRecord
-from ownership._paths import Resource, quoted, shown
+from ownership._paths import Resource
 from ownership._pinned import Signature
 from ownership._place import Place
-from ownership._process import Identity, ProcessTable, parse_linux_start_id, printable
+from ownership._process import Identity, ProcessTable, parse_linux_start_id
 from ownership._record import decode
 from ownership._system import is_local
 from ownership._verdict import (
-    HELD_HERE,
     Judgement,
     Observation,
     Self,
@@ -209,76 +208,3 @@ def _same_clock(owner: OwnerIdentity, me: Identity) -> bool:
     if theirs is None or ours is None:
         return theirs is ours
     return theirs.time_namespace is not None and theirs.time_namespace == ours.time_namespace
-
-
-def describe(owner: OwnerIdentity | None, elsewhere: str = "") -> str:
-    """Who that is, since when, for messages.
-
-    :param elsewhere: whose pids its pid is one of, if not ours
-    """
-    if owner is None:
-        return "an unknown process"
-    text = f"pid {owner.pid} of {elsewhere}" if elsewhere else f"pid {owner.pid}"
-    if not isinstance(owner, OwnerRecord):
-        return text
-    if owner.command:
-        text += f" ({printable(owner.command)})"
-    if owner.host:
-        text += f" on {printable(owner.host)}"
-    if owner.acquired_at:
-        text += f" since {owner.acquired_at:%Y-%m-%dT%H:%M:%S.%fZ}"
-    if owner.labels:
-        text += " [" + printable(", ".join(f"{key}={value}" for key, value in owner.labels.items())) + "]"
-    return text
-
-
-def refusal(resource: Resource, examined: Examined, place: Place) -> AlreadyOwnedError:
-    """Why *resource* cannot be had, with every fact and the way out."""
-    owner, judgement = examined.owner, examined.judgement
-    facts = f"; start id {printable(owner.start_id)}; instance {owner.instance_id}" if owner else ""
-    if isinstance(owner, OwnerRecord):
-        facts += f"; token {owner.token}"
-        if owner.lease is not None:
-            facts += f"; lease of {owner.lease.ttl:g} s"
-            facts += (
-                "" if examined.ends_in is None else f", which holds {max(examined.ends_in, 0):.1f} s unless renewed"
-            )
-    who = describe(owner, judgement.elsewhere)
-    held = "held by" if examined.request is None else "about to be acquired by the one who asked for it,"
-    return AlreadyOwnedError(
-        f"{resource.shown} is {held} {who}: {judgement.verdict.value}, {judgement.reason}{facts}",
-        resource=resource.path,
-        record=examined.record,
-        owner=owner,
-        verdict=judgement.verdict,
-        reason=judgement.reason,
-        hint=_remedy(resource, examined, place),
-    )
-
-
-def argument(resource: Resource, place: Place) -> str:
-    """How a command line names *resource*: to be pasted as it is."""
-    path = quoted(resource.path)
-    return f"--registry {quoted(place.directory.path)} {path}" if place.directory.location.whole else path
-
-
-def _remedy(resource: Resource, examined: Examined, place: Place) -> str:
-    owner = examined.owner
-    path = argument(resource, place)
-    if examined.request is not None:
-        doubt = f"if you know that it will not: leasectl break {path} --token {examined.request.token} withdraws that"
-        return f"wait for it (timeout=, leasectl wait {path}); {doubt}"
-    if examined.verdict is Verdict.STOPPED and owner:
-        freed = quoted(resource.path)
-        return f"kill -CONT {owner.pid} lets it go on, ending it frees {freed}; or wait: leasectl wait {path}"
-    if examined.unsettled:
-        return "acquire it: unless a live owner's keeper mends the record within a second, it is reclaimed"
-    if examined.judgement.reason == HELD_HERE:
-        return f"this process owns it already: use that claim, or release it first; see leasectl show {path}"
-    if examined.verdict is Verdict.LIVE:
-        end = "end it where it runs" if examined.judgement.elsewhere else "end that process"
-        return f"wait for it (timeout=, leasectl wait {path}) or {end}"
-    if isinstance(owner, OwnerRecord):
-        return f"if you know that the owner is gone: leasectl break {path} --token {owner.token}"
-    record = shown(place.directory.file(f"{resource.name}.json"))
-    return f"leasectl show {path}; its keeper repairs the record {record} within a second if it can"

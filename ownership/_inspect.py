@@ -12,7 +12,7 @@ from ownership._acquire import OnWait
 from ownership._arguments import checked_timeout
 from ownership._clock import SYSTEM_CLOCK, Clock
 from ownership._errors import OwnershipError
-from ownership._examine import Examiner, refusal
+from ownership._examine import Examiner
 from ownership._inspection import Inspection, Running, inspection_of, nobody
 from ownership._location import pin_registry, refuse_writable
 from ownership._models import OwnerRecord
@@ -20,6 +20,7 @@ from ownership._paths import DIRECTORY, Resource, StrPath, pinned_resource, reso
 from ownership._place import Place, existing, opened
 from ownership._process import ProcessTable, system_processes
 from ownership._record import decode
+from ownership._refusal import refusal
 from ownership._request import stop_request_of
 from ownership._verdict import Verdict
 from ownership._vigil import Vigil

@@ -8,7 +8,7 @@ from functools import partial
 from ownership._clock import SYSTEM_CLOCK, Clock
 from ownership._errors import AlreadyOwnedError
 from ownership._eviction import after_end, run_out
-from ownership._examine import Examined, Examiner, argument, refusal
+from ownership._examine import Examined, Examiner
 from ownership._guard import PATIENCE, Interrupting
 from ownership._hold import Hold
 from ownership._inspect import examiner_of
@@ -20,6 +20,7 @@ from ownership._paths import Resource, StrPath, resolve
 from ownership._pinned import DirectoryChanged
 from ownership._place import Place, existing, pinned
 from ownership._process import ProcessTable
+from ownership._refusal import argument, refusal
 from ownership._request import withdraw, withdraw_dead
 from ownership._verdict import Verdict
 from ownership._waiting import settles

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from ownership._errors import AlreadyOwnedError
-from ownership._examine import Examined, refusal
+from ownership._examine import Examined
 from ownership._paths import Resource
 from ownership._place import Place
+from ownership._refusal import refusal
 
 
 class Unsettled(Exception):

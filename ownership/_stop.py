@@ -11,12 +11,12 @@ from ownership._arguments import checked_seconds
 from ownership._clock import SYSTEM_CLOCK, Clock
 from ownership._ending import Ending
 from ownership._errors import AlreadyOwnedError, StopTimeoutError, explained
-from ownership._examine import describe
 from ownership._inspection import Running
 from ownership._models import OwnerIdentity, OwnerRecord
 from ownership._paths import quoted
 from ownership._process import KILL, TERMINATE, ProcessObservation, ProcessTable, printable, system_processes
 from ownership._ref import OwnerRef
+from ownership._refusal import describe
 from ownership._report import Scope, SentSignal, StopReport, Survivor
 from ownership._system import euid
 from ownership._target import Remains, Target
