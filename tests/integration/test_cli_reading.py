@@ -183,7 +183,7 @@ def test_a_lock_directory_that_cannot_be_read_does_not_hide_the_next(
     os.chown(plant_in, NOBODY, NOBODY)
     for options in ((), ("--json",)):
         said = leasectl("list", open_directory, *options, prefix=nobody)
-        assert said.returncode == 65
+        assert said.returncode == 0  # each account has its own in a sticky directory
         assert str(open_directory / "x") in said.stdout
         assert str(open_directory / ".leases") in said.stdout + said.stderr
 
