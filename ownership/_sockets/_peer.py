@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from ownership._clock import SYSTEM_CLOCK, Clock
 from ownership._inspect import inspect
@@ -25,8 +25,7 @@ from ownership._sockets._errors import PeerError
 _GENERATIONS = 64  # between us and a worker
 
 
-@dataclass(frozen=True, slots=True)
-class Peer:
+class Peer(NamedTuple):
     """The process at the other end of a connection.
 
     :ivar pid: its number in our pid namespace
