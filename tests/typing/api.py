@@ -237,6 +237,44 @@ def replace(path: Path) -> None:
     assert_type(ownership.inspect(path).request, ownership.StopRequest | None)
 
 
+def serve(path: Path, connection: socket.socket, ref: ownership.OwnerRef) -> None:
+    with ownership.listen(
+        path, timeout=None, also=[path], registry=path, data={"a": 1}, mode=0o660, gid=1, release="close", gate=None
+    ) as owned:
+        assert_type(owned, ownership.Listener)
+        assert_type(owned.claim, ownership.Claim)
+        assert_type(owned.socket, socket.socket)
+        assert_type((owned.endpoint, owned.path_lost, owned.fileno()), tuple[str, bool, int])
+        owned.on_path_lost(ownership.Listener.rebind)
+        assert_type(owned.rebind(), socket.socket)
+        owned.handover(connection, timeout=5.0)
+        owned.close("done")
+    ownership.listen(("127.0.0.1", 0), resource=path)
+    ownership.listen(sock=3)
+    assert_type(ownership.adopt_listener(connection, release="exit"), ownership.Listener)
+    assert_type(ownership.connect(path, timeout=1.0), socket.socket)
+    ownership.ensure(path, ["server", path], 10.0, match={"version": 1}, on_mismatch="replace", env={"A": "b"}, grace=1)
+    ownership.ensure(path, None, connect=lambda running: running.endpoint)
+    assert_type(ownership.verify_peer(connection, ref), ownership.Running)
+    peer = ownership.verify_worker(connection)
+    assert_type((peer.pid, peer.uid, peer.gid, peer.start_id), tuple[int, int, int, str])
+
+
+def serving_errors(path: Path) -> None:
+    try:
+        ownership.ensure(path, ["server"])
+    except ownership.StartTimeoutError as error:
+        assert_type(error.returncode, int | None)
+    except ownership.StartError as error:
+        assert_type((error.returncode, error.stderr), tuple[int | None, str])
+    except ownership.CrashLoopError as error:
+        assert_type(error.deaths, tuple[float, ...])
+    except ownership.UnreachableError as error:
+        assert_type(error.record, ownership.OwnerRecord | None)
+    except ownership.PeerError as error:
+        assert_type(error.pid, int)
+
+
 def errors(path: Path) -> int:
     try:
         ownership.acquire(path)
