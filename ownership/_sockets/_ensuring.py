@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from ownership._clock import Clock
@@ -83,6 +84,15 @@ class Ensuring:
             elif (reached := self._start_or_follow(self._order.command)) is not None:
                 return reached
         return reached
+
+    def _look(self) -> Inspection:
+        """Who owns it; whoever starts nobody need not be allowed to know."""
+        try:
+            return self._inspect(self._resource.path)
+        except PermissionError as error:
+            if self._order.command is not None:
+                raise
+            return Inspection(Path(self._resource.path), Verdict.UNKNOWN, str(error))
 
     def _inspect(self, path: str) -> Inspection:
         return inspect(path, registry=self._registry, clock=self._clock, processes=self._processes)

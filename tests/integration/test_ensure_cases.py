@@ -18,6 +18,7 @@ import pytest
 import leases
 import ownership
 from ownership import Verdict
+from tests.support.namespaces import NOBODY, elsewhere, needs_linux_root
 from tests.support.processes import HERD, ROOT, eventually, lock_directory, run, running, state_of
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="starts real supervisors")
@@ -292,6 +293,25 @@ def test_connect_never_starts_and_says_who_is_not_there(path: Path) -> None:
     assert time.monotonic() - begun >= 0.1
     with ownership.listen(path):
         ownership.connect(path).close()
+
+
+@needs_linux_root
+def test_a_client_of_another_account_need_not_see_the_records(open_directory: Path) -> None:
+    path = open_directory / "app.sock"
+
+    def reach() -> str:
+        try:
+            ownership.connect(path).close()
+        except ownership.UnreachableError as error:
+            return str(error)
+        return "reached"
+
+    with ownership.listen(path, mode=0o666):
+        assert elsewhere(reach, uid=NOBODY) == "reached"
+        path.unlink()
+        told = elsewhere(reach, uid=NOBODY)
+    assert "nobody answers" in told
+    assert "Permission denied" in told or "belongs to" in told
 
 
 @pytest.mark.parametrize(

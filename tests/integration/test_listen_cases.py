@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import signal
 import socket
+import socketserver
 import stat
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -535,6 +538,41 @@ def test_what_cannot_be_right_is_refused_before_anything_is_made(arguments: dict
 def test_a_missing_directory_is_said_to_be_missing(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="nowhere"):
         ownership.listen(tmp_path / "nowhere" / "app.sock")
+
+
+def test_servers_of_the_standard_library_serve_it(path: Path) -> None:
+    """And closing them, which may unlink what they were bound to, leaves the path to its owner."""
+
+    class Echo(socketserver.StreamRequestHandler):
+        def handle(self) -> None:
+            self.wfile.write(self.rfile.readline())
+
+    async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(await reader.readline())
+        writer.close()
+
+    async def serve(owned: ownership.Listener) -> bytes:
+        async with await asyncio.start_unix_server(echo, sock=owned.socket):
+            return await asyncio.to_thread(ask)
+
+    def ask() -> bytes:
+        with ownership.connect(path) as client:
+            client.sendall(b"hello\n")
+            return client.makefile("rb").read()
+
+    with ownership.listen(path, release="close") as owned:
+        server = socketserver.UnixStreamServer(os.fspath(path), Echo, bind_and_activate=False)
+        server.socket.close()
+        server.socket = owned.socket
+        asked = threading.Thread(target=server.handle_request)
+        asked.start()
+        assert ask() == b"hello\n"
+        asked.join()
+    with ownership.listen(path, release="close") as owned:
+        assert asyncio.run(serve(owned)) == b"hello\n"
+        assert path.exists()
+    assert not path.exists()
+    assert not left(path)
 
 
 # -- handing it over
