@@ -15,6 +15,7 @@ from ownership._clock import SYSTEM_CLOCK, Clock
 from ownership._errors import with_path
 from ownership._eviction import Ended
 from ownership._examine import Examined
+from ownership._gating import Gate, checked_gate
 from ownership._holding import Holding
 from ownership._location import pin_registry
 from ownership._models import OwnerIdentity
@@ -39,6 +40,7 @@ def replace(
     timeout: float | None = None,
     registry: StrPath | None = None,
     labels: Mapping[str, str] | None = None,
+    gate: Gate | None = None,
     on_wait: OnWait | None = None,
     clock: Clock = SYSTEM_CLOCK,
     processes: ProcessTable | None = None,
@@ -66,6 +68,7 @@ def replace(
         *grace* and 15 s at the most
     :param registry: as for :func:`acquire`
     :param labels: short facts for people, of the request and of the record
+    :param gate: as for :func:`acquire`; while it is closed nobody is asked to go, or stopped
     :param on_wait: called once per owner that is asked, with the error that :func:`acquire` would raise
     :returns: a handle; use it as a context manager
     :raises AlreadyOwnedError: this process owns it; somebody else asks already; or the owner did not go and must not be
@@ -88,7 +91,8 @@ def replace(
     asking = Asking(Holding(me, clock, found, me.pid if processes is None else os.getpid()), shared, printable(reason))
     asking.labels = checked_labels(labels)
     asking.seconds = wait + _LEEWAY
-    replacement = Replacement([found], shared, wait, on_wait, examiner, me, asking.labels)
+    asked = None if gate is None else checked_gate(gate, [found], shared)
+    replacement = Replacement([found], shared, wait, on_wait, examiner, me, asking.labels, gate=asked)
     replacement.asking, replacement.grace = asking, patience
     holding = Holding(me, clock, found, asking.holding.process)
     try:
@@ -121,6 +125,8 @@ class Replacement(Acquisition):
         :raises AlreadyOwnedError: the owner cannot be replaced, or not in time
         """
         owner = self._owner_to_ask(refused)
+        if self.gate is not None:
+            self.gate.check()
         if self.waiter is None:
             self.waiter = Waiter(self.examiner)
         if not self.asking.has_asked(refused):

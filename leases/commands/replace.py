@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from leases._gate import Gate
 from leases.commands._failure import report
 from leases.commands._options import PATH, arguments, common, seconds
 from leases.commands._output import say, shown, write, write_json
@@ -37,6 +38,7 @@ def _if_given(ctx: click.Context, param: click.Parameter, value: str | None) -> 
 @click.option(
     "--label", "labels", callback=labelled, multiple=True, metavar="K=V", help="A fact for whoever is refused."
 )
+@click.option("--gate", type=PATH, metavar="GATE", help="Only while the gate GATE, in the same directory, is open.")
 @common
 def command(
     path: str,
@@ -46,6 +48,7 @@ def command(
     timeout: float | None,
     conflict_exit_code: int | None,
     labels: dict[str, str],
+    gate: str | None,
     registry: str | None,
     as_json: bool,
 ) -> int:
@@ -62,16 +65,24 @@ def command(
        1  failed: somebody survived KILL, may not be signalled by this account, a missing directory
        2  usage
       65  the record or its directory cannot be used
-      75  somebody else replaces the owner already, or it cannot be stopped from here, or not in time
-          (--conflict-exit-code changes it)
+      75  somebody else replaces the owner already, it cannot be stopped from here, or not in time, or the
+          gate is closed (--conflict-exit-code changes it)
       76  PATH was lost while CMD ran
      126  CMD cannot be executed
      127  CMD was not found
     """
+    asked = None if gate is None else Gate(gate, registry=registry)
     try:
         with arguments():
             claim = replace(
-                path, reason=reason, grace=grace, timeout=timeout, registry=registry, labels=labels, on_wait=_announce
+                path,
+                reason=reason,
+                grace=grace,
+                timeout=timeout,
+                registry=registry,
+                labels=labels,
+                gate=asked,
+                on_wait=_announce,
             )
     except ContentionError as error:
         return report(error, as_json=as_json, code=conflict_exit_code)

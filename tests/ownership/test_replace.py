@@ -607,6 +607,32 @@ def test_the_owner_is_asked_has_its_grace_gets_term_has_it_again_and_is_killed(
     assert 7.0 <= kill - term < 8.0
 
 
+def test_while_a_gate_is_closed_nobody_is_asked_or_stopped(path: Path, fakes: tuple[FakeClock, Told]) -> None:
+    class Shut(Exception):
+        pass
+
+    class Gate:
+        open_for = 0
+
+        def check(self) -> None:
+            self.open_for -= 1
+            if self.open_for < 0:
+                raise Shut
+
+    clock, table = fakes
+    table.own()
+    gate, asked = Gate(), []
+    for gate.open_for in (0, 1, 2):  # in the last round the owner was asked, and the request is withdrawn
+        with pytest.raises(Shut):
+            ownership.replace(path, gate=gate, on_wait=asked.append, clock=clock, processes=table)
+        assert not file_of(path, "request").exists()
+        assert not is_marked(path)
+    assert len(asked) == 1
+    assert table.told == []
+    gate.open_for = 100
+    ownership.replace(path, gate=gate, clock=clock, processes=table).release()
+
+
 def test_an_owner_that_complies_is_not_killed(path: Path, fakes: tuple[FakeClock, Told]) -> None:
     clock, table = fakes
     table.own()

@@ -219,7 +219,7 @@ def stop(ref: ownership.OwnerRef, record: ownership.OwnerRecord, owner: ownershi
 
 def replace(path: Path) -> None:
     with ownership.replace(
-        path, reason="upgrade", grace=5.0, timeout=None, registry=path, labels={"a": "b"}, on_wait=print
+        path, reason="upgrade", grace=5.0, timeout=None, registry=path, labels={"a": "b"}, gate=None, on_wait=print
     ) as claim:
         assert_type(claim, ownership.Claim)
         request = claim.stop_request
