@@ -78,7 +78,7 @@ class Ensuring:
 
     def run(self) -> Any:
         while (reached := self._attempt()) is None:
-            seen = self._inspect(self._resource.path)
+            seen = self._look()
             if (self.unfit is None and not _may_be_served_anew(seen)) or self._order.command is None:
                 self._rest(seen)
             elif (reached := self._start_or_follow(self._order.command)) is not None:
@@ -121,7 +121,8 @@ class Ensuring:
         self.unfit = None
         if self._order.connect is not None:
             return self._attempt_their_way(self._order.connect)
-        if self._order.match and (running := self._find()) is not None and not self._is_fit(running):
+        running = self._find() if self._order.match else None
+        if running is not None and running.endpoint and not self._is_fit(running):
             return None  # whom we do not want we do not bother
         answer = dial(self._resource.path)
         if answer.connection is None:
@@ -144,7 +145,7 @@ class Ensuring:
 
     def _attempt_their_way(self, theirs: Connect) -> Any:
         running = self._find()
-        if running is None or not self._is_fit(running):
+        if running is None or (self._order.match and running.endpoint is None) or not self._is_fit(running):
             return None
         try:
             return theirs(running)
