@@ -174,7 +174,13 @@ class Ensuring:
 
     def _unreachable(self, seen: Inspection) -> UnreachableError:
         last = self._last
-        how = last.words if isinstance(last, Answer) else str(last) if last is not None else "nobody owns it"
+        how = (
+            last.words
+            if isinstance(last, Answer)
+            else str(last)
+            if last is not None
+            else "it has told no way to reach it (endpoint)"
+        )
         if seen.owner is not None and not seen.verdict.may_be_evicted:
             who = f"pid {seen.owner.pid} owns it ({seen.verdict.value}: {seen.reason}), but does not answer: {how}"
             hint = f"see what pid {seen.owner.pid} does; leasectl doctor {quoted(self._resource.parent)}"
