@@ -10,7 +10,7 @@ from ownership._process import printable
 _FACTS = {
     "owner-replaced": "it was taken over",
     "broken": "it was evicted by a break, or somebody owned it in between",
-    "expired": "its lease ran out unrenewed, and it was taken over",
+    "expired": "its lease ran out unrenewed, and it was evicted",
 }
 
 

@@ -39,10 +39,9 @@ def refusal(resource: Resource, examined: Examined, place: Place) -> AlreadyOwne
     if isinstance(owner, OwnerRecord):
         facts += f"; token {owner.token}"
         if owner.lease is not None:
+            left = examined.ends_in
             facts += f"; lease of {owner.lease.ttl:g} s"
-            facts += (
-                "" if examined.ends_in is None else f", which holds {max(examined.ends_in, 0):.1f} s unless renewed"
-            )
+            facts += "" if left is None else f", which holds {max(left, 0.0):.1f} s unless renewed"
     who = describe(owner, judgement.elsewhere)
     held = "held by" if examined.request is None else "about to be acquired by the one who asked for it,"
     return AlreadyOwnedError(

@@ -308,7 +308,7 @@ def test_a_command_is_ended_when_leasectl_was_paused_for_longer_than_the_ttl_and
         claim.verify()
         claim.release()
         assert code == 76
-        assert "its lease ran out unrenewed, and it was taken over by pid" in said
+        assert "its lease ran out unrenewed, and it was evicted" in said
 
 
 FENCED = """
