@@ -16,6 +16,7 @@ import ownership
 from ownership import AlreadyOwnedError, OwnershipLostError, Verdict
 from ownership._keeper import KEEPER
 from ownership._place import places
+from ownership._renewal import renew
 from ownership.testing import FakeClock, sleeping_process
 from tests.support.namespaces import needs_linux_root
 from tests.support.records import fields_of, file_of, guard_of, plant, record
@@ -247,15 +248,16 @@ def test_a_contender_reads_its_clock_before_the_heartbeat(tmp_path: Path) -> Non
         witness.write_bytes((100 * 10**9).to_bytes(8, "little"))
 
         class Late(FakeClock):
-            """Its owner renews just before we look at the clock."""
+            """Much time passes until we look at it, and in the meantime the owner has renewed."""
 
             def monotonic(self) -> float:
-                witness.write_bytes((109 * 10**9).to_bytes(8, "little"))
-                return 111.0
+                self.advance(20.0)
+                witness.write_bytes((int(self._monotonic - 2) * 10**9).to_bytes(8, "little"))
+                return self._monotonic
 
         assert ownership.inspect(tmp_path / "x", clock=FakeClock(109.9)).verdict is Verdict.LIVE
         assert ownership.inspect(tmp_path / "x", clock=FakeClock(110.0)).verdict is Verdict.EXPIRED
-        assert ownership.inspect(tmp_path / "x", clock=Late()).verdict is Verdict.LIVE
+        assert ownership.inspect(tmp_path / "x", clock=Late(91.0)).verdict is Verdict.LIVE
 
 
 def test_a_dead_owner_is_evicted_at_once_whatever_its_ttl(tmp_path: Path) -> None:
@@ -271,11 +273,49 @@ def test_nothing_is_renewed_once_the_last_lease_is_over(tmp_path: Path) -> None:
         with ownership.acquire(tmp_path / "x", ttl=1.0):
             [place] = [one for one in places() if one.directory.path == str(tmp_path / ".leases")]
             eventually(lambda: place.heartbeat.counted > 0)
+        place.heartbeat._last = 0.0
         assert not place.heartbeat.is_due
         witness = tmp_path / ".leases" / f"{plain.record.instance_id}.alive"
         before = witness.read_bytes()
         KEEPER.tick()
         assert witness.read_bytes() == before
+
+
+@pytest.mark.parametrize("auto", [True, False], ids=["by the keeper", "by hand"])
+def test_a_renewal_looks_under_the_guard_whether_it_is_still_ours(tmp_path: Path, auto: bool) -> None:
+    """Taken over since it was looked at without the guard, however late or in time it is."""
+    claim = ownership.acquire(tmp_path / "x", ttl=30.0, auto_renew=auto)
+    ownership.break_claim(tmp_path / "x", token=claim.token)
+    with ownership.acquire(tmp_path / "x", labels={"second": "1"}) as second:
+        with pytest.raises(OwnershipLostError):
+            renew(claim._holding)
+        found = ownership.inspect(tmp_path / "x")
+        assert (found.token, found.record) == (second.token, second.record)
+        second.verify()
+
+
+def test_in_another_directory_it_is_renewed_by_that_ones_heartbeat(tmp_path: Path) -> None:
+    with ownership.acquire(tmp_path / "x", ttl=30.0) as claim:
+        before = claim._holding.part.place.heartbeat
+        (tmp_path / ".leases").rename(tmp_path / "moved")
+        eventually(lambda: file_of(tmp_path / "x").exists())
+        part = claim._holding.part
+        assert part.term is not None
+        assert part.term.heartbeat is part.place.heartbeat is not before
+        eventually(lambda: part.term is not None and not part.term.is_frozen)
+        assert not before.is_due
+        assert claim.lapses == 0
+
+
+def test_no_heartbeat_goes_into_a_file_that_got_our_number(tmp_path: Path) -> None:
+    """K74: looked at again before every write, whatever was seen before."""
+    with ownership.acquire(tmp_path / "x"), open(tmp_path / "file", "w+b") as file:
+        [place] = [one for one in places() if one.directory.path == str(tmp_path / ".leases")]
+        with place.mutex:  # the keeper would put it right
+            os.dup2(file.fileno(), place.witness.descriptor.number)
+            assert not place.witness.beat(5)
+            os.close(place.witness.descriptor.number)
+        assert (tmp_path / "file").read_bytes() == b""
 
 
 def test_a_lease_does_not_survive_exec(tmp_path: Path) -> None:
