@@ -77,27 +77,17 @@ def test_a_stopped_owner_is_evicted_at_its_deadline_and_learns_of_it_first_thing
 
 
 def test_a_pause_without_a_contender_loses_nothing(tmp_path: Path) -> None:
-    """K54."""
+    """K54. The keeper puts it right by itself."""
     path = tmp_path / "x"
     with owning(path) as owner:
         with stopped(owner.pid):
             eventually(lambda: ownership.inspect(path).verdict is Verdict.EXPIRED)
             assert ownership.find(path) is None
-            owner.say("verify")
-        said = owner.hear()
-        assert (said["ours"], said["lapses"], said["told"]) == (True, 1, [])
-        eventually(lambda: ownership.inspect(path).verdict is Verdict.LIVE)
-        assert owner.ask("told") == []
-
-
-def test_the_keeper_alone_is_enough_after_a_pause(tmp_path: Path) -> None:
-    with owning(tmp_path / "x") as owner:
-        with stopped(owner.pid):
-            eventually(lambda: ownership.inspect(tmp_path / "x").verdict is Verdict.EXPIRED)
         eventually(lambda: owner.ask("look")["lapses"] == 1)
         assert owner.ask("look")["left"] > 0
-        assert ownership.inspect(tmp_path / "x").verdict is Verdict.LIVE
-        assert owner.ask("told") == []
+        assert ownership.inspect(path).verdict is Verdict.LIVE
+        said = owner.ask("verify")
+        assert (said["ours"], said["lapses"], said["told"]) == (True, 1, [])
 
 
 def test_a_live_owner_keeps_it_beyond_its_ttl_and_a_dead_one_does_not_even_until_then(tmp_path: Path) -> None:
@@ -121,14 +111,14 @@ def test_renewed_by_hand_it_holds_as_long_as_that_is_done(tmp_path: Path) -> Non
         owner.ask(f"other = ownership.acquire({str(tmp_path / 'other')!r}, ttl=1.0)")
         contender.start("acquire", path, timeout=30, tells=True)
         assert contender.hear() == "waiting"
-        for _ in range(2):
-            time.sleep(0.4)
-            assert owner.ask("renew")
-        assert contender.hear()["took"] > 1.5
+        time.sleep(0.4)
+        assert owner.ask("renew")
+        assert contender.hear()["took"] > 1.3
         assert owner.ask("verify") == {"ours": False, "reason": "expired"}
         assert owner.ask("told") == ["expired"]
 
 
+@pytest.mark.slow
 def test_waiters_sleep_until_the_deadline(tmp_path: Path) -> None:
     """And do not look again and again before it."""
     body = """
@@ -150,6 +140,7 @@ def test_waiters_sleep_until_the_deadline(tmp_path: Path) -> None:
         assert looks < 12
 
 
+@pytest.mark.slow
 def test_a_stopped_owner_is_evicted_from_another_pid_namespace_too(tmp_path: Path) -> None:
     """Its witness is held, so it lives; the clock is the same."""
     path = tmp_path / "x"
@@ -161,11 +152,9 @@ def test_a_stopped_owner_is_evicted_from_another_pid_namespace_too(tmp_path: Pat
 
 
 def test_from_another_time_namespace_only_what_is_seen_counts(tmp_path: Path) -> None:
-    """Its clock is a million seconds ahead: a live owner is left alone, a stopped one is watched for a whole ttl."""
+    """Its clock is a million seconds ahead; so one look is no proof, and a stopped owner is watched for a whole ttl."""
     path = tmp_path / "x"
     with owning(path) as owner, Contender(OTHER_CLOCK) as contender:
-        assert contender.do("acquire", path, timeout=1.2)["error"] == "AcquireTimeoutError"
-        assert owner.ask("verify")["ours"]
         with stopped(owner.pid):
             assert contender.do("acquire", path)["error"] == "AlreadyOwnedError"
             said = contender.do("acquire", path, timeout=20)
@@ -174,7 +163,14 @@ def test_from_another_time_namespace_only_what_is_seen_counts(tmp_path: Path) ->
         assert owner.hear() == {"ours": False, "reason": "expired"}
 
 
-@pytest.mark.parametrize("damage", ["unlink", "truncate"])
+@pytest.mark.slow
+def test_from_another_time_namespace_a_live_owner_is_left_alone(tmp_path: Path) -> None:
+    with owning(tmp_path / "x") as owner, Contender(OTHER_CLOCK) as contender:
+        assert contender.do("acquire", tmp_path / "x", timeout=4)["error"] == "AcquireTimeoutError"
+        assert owner.ask("verify")["lapses"] == 0
+
+
+@pytest.mark.parametrize("damage", ["unlink", pytest.param("truncate", marks=pytest.mark.slow)])
 def test_a_heartbeat_that_is_not_there_is_put_back_by_a_live_owner_only(tmp_path: Path, damage: str) -> None:
     path = tmp_path / "x"
 
@@ -187,8 +183,6 @@ def test_a_heartbeat_that_is_not_there_is_put_back_by_a_live_owner_only(tmp_path
         assert contender.hear() == "waiting"
         spoil(witness)
         eventually(lambda: witness.exists() and witness.stat().st_size == 8)
-        if damage == "unlink":
-            time.sleep(1.1)  # for longer than its ttl
         assert owner.ask("verify")["ours"]
         with stopped(owner.pid):
             spoil(witness)
@@ -203,7 +197,7 @@ def test_not_a_byte_goes_into_a_file_that_got_one_of_our_numbers(tmp_path: Path)
     folder, path = sys.argv[1:3]
     claim = ownership.acquire(path, ttl=1.0)
     mine = []
-    for turn in range(40):
+    for turn in range(25):
         os.closerange(3, 64)
         mine = [os.open(f"{folder}/{number}", os.O_RDWR | os.O_CREAT) for number in range(61)]
         time.sleep(0.02)
@@ -257,6 +251,7 @@ def test_on_a_full_disk_leases_are_renewed_all_the_same(tmp_path: Path) -> None:
         subprocess.run(["umount", "-l", path.parent], check=True)
 
 
+@pytest.mark.slow
 def test_a_directory_that_was_replaced_is_followed_and_renewed_there(tmp_path: Path) -> None:
     path = tmp_path / "x"
     with owning(path) as owner:
@@ -275,7 +270,7 @@ def test_a_lease_is_handed_over_with_its_terms(tmp_path: Path) -> None:
         child = os.fork()
         if child == 0:
             own = heir.adopt()
-            time.sleep(1.2)
+            time.sleep(1.1)
             say([own.record.lease.ttl, own.expires_in > 0.2, own.lapses, ownership.inspect(sys.argv[1]).verdict.value])
             os._exit(0)
     assert claim.expires_in == 0.0
@@ -364,7 +359,7 @@ def _no_double(tmp_path: Path, seconds: float) -> None:
 
 
 def test_no_two_are_ever_inside_although_owners_are_stopped_at_random(tmp_path: Path) -> None:
-    _no_double(tmp_path, 3.5)
+    _no_double(tmp_path, 2.2)
 
 
 @pytest.mark.slow

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-TTL, END, RENEWALS, SHIFT = 2, 6, 2, 5
+TTL, END, RENEWALS, SHIFT = 2, 5, 2, 5
 MISSING = -1
 
 EARLY = "no lease is evicted before the deadline that its holder believes in"
