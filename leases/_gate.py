@@ -159,7 +159,7 @@ class Gate:
             self.check()
 
     def __enter__(self) -> Self:
-        if self._lease is None:
+        if self._lease is None or not self._lease.held:
             self.close()
         return self
 

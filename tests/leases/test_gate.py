@@ -81,9 +81,10 @@ def test_a_broken_gate_is_open_and_its_closer_learns_of_it(gate: Gate) -> None:
     with pytest.raises(LeaseLostError) as lost:
         gate.verify()
     assert lost.value.reason == "broken"
-    gate.open()
     with gate:
+        assert gate.is_closed
         gate.verify()
+    assert not gate.is_closed
 
 
 def test_a_closer_that_was_late_is_told_that_somebody_may_have_got_in(tmp_path: Path) -> None:
