@@ -184,14 +184,15 @@ class Listener:
 
     def _look(self) -> None:
         """Whether the path still leads to it; said once until it is put back."""
-        with self._mutex:
-            if self._closed or not self._claim.held:
-                return
-            found = self._bound.is_found()
-            if found or self._path_lost:
+        if not self._mutex.acquire(blocking=False):  # it is being put back or closed: the keeper waits for nobody
+            return
+        try:
+            if self._closed or self._path_lost or not self._claim.held or self._bound.is_found():
                 return
             self._path_lost = True
             callbacks = self._on_path_lost
+        finally:
+            self._mutex.release()
         tell(log.warning, "%s: the path of the socket is gone or leads elsewhere", self.endpoint)
         for callback in callbacks:
             call(callback, self)

@@ -118,7 +118,10 @@ class Starting:
                     start_new_session=True,
                 )
             except OSError as error:
-                raise explained(error, self._command[0], "give a program that can be executed") from None
+                named = error.filename or self._command[0]  # the program, or the working directory
+                raise explained(
+                    error, named, "name a program that can be executed, in a directory that exists"
+                ) from None
 
     def _failed(self, returncode: int) -> StartError:
         self._claim.release(f"not started: exit {returncode}")

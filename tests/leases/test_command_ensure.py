@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
-import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import ownership
-from tests.integration.test_ensure_cases import SUPERVISOR, starts
+from tests.integration.test_ensure_cases import SUPERVISOR, end_supervisors, starts
 from tests.support.cli import Leasectl
 
 
@@ -21,9 +19,7 @@ from tests.support.cli import Leasectl
 def path(tmp_path: Path) -> Iterator[Path]:
     found = tmp_path / "app.sock"
     yield found
-    for pid in starts(found):
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
+    end_supervisors(found)
 
 
 def command(path: Path, way: str) -> list[str]:
