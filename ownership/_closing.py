@@ -84,6 +84,18 @@ def _close(holding: Holding, part: Part, hold: Hold) -> None:
     part.disclaim()  # from now on this process may acquire it again
 
 
+def is_homeless(holding: Holding) -> bool:
+    """Whether the directories of everything it owned are gone: then there is nobody to be kept out."""
+    return not any(os.path.lexists(part.registry or part.resource.parent) for part in holding.parts)
+
+
+def forsake(holding: Holding) -> None:
+    """Look after it no more."""
+    for part in holding.parts:
+        part.disclaim()
+        part.retire()
+
+
 def abandon(holding: Holding, claim: object = None) -> bool:
     """Nobody has the handle any more: say so, once; false if it was given up or lost before."""
     is_claim = holding.state is State.HELD

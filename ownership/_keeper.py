@@ -16,7 +16,7 @@ from typing import Any
 from ownership import _fork
 from ownership._asked import LISTENING, listen
 from ownership._callbacks import CALLBACKS
-from ownership._closing import abandon, close
+from ownership._closing import abandon, close, forsake, is_homeless
 from ownership._errors import GuardTimeoutError, OwnershipError, explained
 from ownership._flag import Alarm
 from ownership._holding import UNSETTLED, Holding
@@ -191,6 +191,9 @@ class Keeper:
             except (OSError, OwnershipError, DirectoryChanged) as error:
                 self._was_busy |= isinstance(error, GuardTimeoutError) or holding.state not in KEPT
                 tell(log.debug, "%s: not to be looked at now: %s", holding.primary.shown, error)
+                if holding.state is State.CLOSED and is_homeless(holding):
+                    forsake(holding)
+                    self.drop(holding)
         elif holding.state is not State.ACQUIRING or holding.abandoned:
             holding.retire(State.RELEASED)
             if holding.withdraw_quietly(*holding.ended):

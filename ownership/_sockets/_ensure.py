@@ -14,7 +14,8 @@ from ownership._location import pin_registry
 from ownership._paths import StrPath, resolve
 from ownership._process import ProcessTable, system_processes
 from ownership._sockets._address import socket_resource
-from ownership._sockets._ensuring import Connect, Ensuring, OnMismatch, Order
+from ownership._sockets._ensuring import Ensuring
+from ownership._sockets._order import Connect, OnMismatch, Order
 from ownership._sockets._start import checked_command
 
 

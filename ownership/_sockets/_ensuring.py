@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any
 
 from ownership._clock import Clock
 from ownership._errors import AlreadyOwnedError, explained
-from ownership._gating import Gate
 from ownership._inspect import find, inspect, wait
 from ownership._inspection import Inspection, Running
 from ownership._owning import acquire
@@ -21,28 +19,13 @@ from ownership._replacing import replace
 from ownership._sockets._deaths import refuse_crash_loop
 from ownership._sockets._dial import Answer, dial
 from ownership._sockets._errors import UnreachableError
+from ownership._sockets._order import Connect, Order
 from ownership._sockets._peer import verify_peer
 from ownership._sockets._start import SUFFIX, Logs, Starting, failure_of, is_starting
 from ownership._verdict import Verdict
 
 _QUICK, _SLOW, _SLICE = 0.001, 0.05, 0.25  # seconds between attempts: at first, at most; while another one starts
 _NOT_YET = (ConnectionError, FileNotFoundError, TimeoutError, BlockingIOError)
-
-Connect = Callable[[Running], Any]
-OnMismatch = Literal["raise", "use", "replace"]
-
-
-class Order(NamedTuple):
-    """What is wanted."""
-
-    command: list[str] | None
-    match: dict[str, Any]
-    on_mismatch: OnMismatch
-    connect: Connect | None
-    environ: dict[str, str] | None
-    folder: str | None
-    grace: float
-    gate: Gate | None
 
 
 class Ensuring:

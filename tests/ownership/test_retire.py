@@ -7,6 +7,7 @@ import fcntl
 import gc
 import json
 import os
+import shutil
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +16,7 @@ import pytest
 
 import ownership
 from ownership import AlreadyOwnedError, Claim, FenceTrippedError, OwnershipLostError, Verdict
+from ownership._keeper import KEEPER
 from ownership._models import GuardState
 from ownership._paths import resolve
 from ownership._place import pinned
@@ -251,3 +253,20 @@ def test_doctor_says_that_it_was_closed_and_its_process_has_not_ended(path: Path
         assert found[ownership.FindingCode.CLOSED].evidence["reason"] == "done"
         with stopped(pid):
             assert ownership.FindingCode.STOPPED in {one.code for one in ownership.diagnose(path.parent)}
+
+
+def test_where_the_directory_is_gone_nobody_is_kept_out_any_more(tmp_path: Path) -> None:
+    """The keeper does not try for ever to put back what has no place."""
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    ownership.acquire(folder / "x").retire()
+    kept = ownership.acquire(tmp_path / "x")
+    kept.retire()
+    shutil.rmtree(folder)
+    eventually(
+        lambda: (
+            [one.primary.path for one in KEEPER.holdings if one.primary.path.startswith(str(tmp_path))]
+            == [str(tmp_path / "x")]
+        )
+    )
+    kept.release()
