@@ -9,7 +9,7 @@ from functools import partial
 from ownership._errors import UnsupportedFilesystemError, explained
 from ownership._fork import Descriptor
 from ownership._location import Location
-from ownership._paths import anchor_of, shown
+from ownership._paths import shown
 from ownership._pinned import DirectoryChanged, PinnedDirectory, Signature
 from ownership._system import NO_FOLLOW, UNNAMED, UNSUPPORTED
 
@@ -154,9 +154,8 @@ class LockDirectory(PinnedDirectory):
             pass
 
     def unlink_temporary(self, name: str, instance_id: str) -> None:
-        """Remove what a dead owner of *name* left: a half-written file, in the form that names those; its socket."""
+        """Remove what a dead writer of *name* left, in the form without unnamed files."""
         self.unlink(f"{name}.{instance_id}.new")
-        self.unlink(anchor_of(name))
 
     def told(self, error: OSError, filename: str, *, linking: bool = False) -> Exception:
         """*error* with path and remedy; missing abilities of the filesystem as their own type.

@@ -12,7 +12,7 @@ from ownership._errors import explained
 from ownership._paths import DIRECTORY, Resource, StrPath
 from ownership._process import ProcessTable
 from ownership._sockets._address import HostPort, Socket, tcp_endpoint, unix_endpoint
-from ownership._sockets._file import FileId, Permissions, anchors, bind, clear, discard, file_at, remove, show
+from ownership._sockets._file import FileId, Permissions, anchors, bind, clear, discard, file_at, file_id, remove, show
 
 
 class Bound:
@@ -26,25 +26,36 @@ class Bound:
     socket: Socket
     anchor: str | None = None
     which: FileId | None = None
+    _stood_for: FileId | None = None
 
     def __init__(self, listening: Socket, path: str | None, backlog: int, *, made: bool) -> None:
-        self.socket = listening
+        self.hold(listening)
         self.path: str | None = path
         self.backlog = backlog
         self.made = made
+        self.endpoint = unix_endpoint(path) if path is not None else tcp_endpoint(listening.getsockname())
         if path is not None:
             self.which = file_at(path)
 
-    @property
-    def endpoint(self) -> str:
-        """As a record says it."""
-        return unix_endpoint(self.path) if self.path is not None else tcp_endpoint(self.socket.getsockname())
+    def hold(self, listening: Socket) -> None:
+        """*listening* is the socket from now on."""
+        self.socket = listening
+        self._stood_for = file_id(os.fstat(listening.fileno()))
+
+    def is_intact(self) -> bool:
+        """Whether our descriptor still is that of the socket: the program around us may have closed and reused it."""
+        try:
+            return file_id(os.fstat(self.socket.fileno())) == self._stood_for
+        except OSError:
+            return False
 
     def is_found(self) -> bool:
-        """Whether the path leads to this socket; true of one without a path.
+        """Whether the path leads to this socket, and nobody has closed it under us; true of one without a path.
 
         :raises OSError: it cannot be told
         """
+        if self.socket.fileno() >= 0 and not self.is_intact():
+            return False
         return self.path is None or (self.which is not None and file_at(self.path) == self.which)
 
     def withdraw(self) -> None:
@@ -57,14 +68,17 @@ class Bound:
                     discard(self.anchor)
 
     def close(self) -> None:
-        """Close our descriptor, if there is one by now."""
+        """Close our descriptor, if there is one by now, and it still is ours."""
         if "socket" in self.__dict__:
+            if self.socket.fileno() >= 0 and not self.is_intact():
+                self.socket.detach()
             self.socket.close()
 
     def shut(self) -> None:
         """Refuse whoever comes from now on, in every process that has this socket; accept(2) says EINVAL."""
         try:
-            self.socket.shutdown(socket.SHUT_RDWR)
+            if self.is_intact():
+                self.socket.shutdown(socket.SHUT_RDWR)
         except OSError:
             pass
 
@@ -88,6 +102,7 @@ class UnixSocket(Bound):
         self._processes = processes
         self.permissions = permissions
         self.path, self.backlog, self.made = resource.path, backlog, True
+        self.endpoint = unix_endpoint(resource.path)
 
     def open(self, published: Callable[[], object]) -> None:
         """Listen, then be found.
@@ -96,7 +111,7 @@ class UnixSocket(Bound):
         :raises AlreadyOwnedError: somebody who is in no record listens at the path
         :raises OSError: there is something else at the path, or the directory cannot be used
         """
-        clear(self._resource.path, self._resource, self._processes)
+        clear(self._resource.path, self._resource, self._anchors, self._processes)
         for last, anchor in enumerate(self._anchors):
             listening = bind(anchor, self.permissions, self.backlog)
             try:
@@ -114,7 +129,8 @@ class UnixSocket(Bound):
 
     def take(self, listening: Socket, anchor: str | None, which: FileId | None) -> None:
         """Be the one that somebody else opened, and found to be *which*."""
-        self.socket, self.anchor, self.which = listening, anchor, which
+        self.hold(listening)
+        self.anchor, self.which = anchor, which
 
     def restore(self) -> None:
         """Be found again, as the same socket if it has its anchor still, else as a new one.
@@ -123,10 +139,12 @@ class UnixSocket(Bound):
         """
         if self.is_found():
             return
-        if self.anchor is not None and self.which is not None and file_at(self.anchor) == self.which:
+        intact, before = self.is_intact(), self.socket
+        if intact and self.anchor is not None and self.which is not None and file_at(self.anchor) == self.which:
             show(self.anchor, self._resource.path, self._resource, self._processes)
             return
-        before = self.socket
+        if not intact:
+            before.detach()
         self.open(lambda: None)
         before.close()
 

@@ -11,6 +11,7 @@ import errno
 import os
 import socket
 import stat
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from ownership._directory import LockDirectory
@@ -93,7 +94,7 @@ def file_at(path: str) -> FileId | None:
 
 
 def show(anchor: str, path: str, resource: Resource, processes: ProcessTable) -> None:
-    """Link *anchor* to *path*. What lies there is removed if it is a socket that nobody listens on, nothing else.
+    """Link *anchor* to *path*. What lies there is removed as by :func:`clear`, nothing else.
 
     Call while *resource* is owned: nobody else, by our rules, puts a socket there meanwhile.
 
@@ -105,7 +106,7 @@ def show(anchor: str, path: str, resource: Resource, processes: ProcessTable) ->
             os.link(anchor, path, follow_symlinks=False)
             return
         except FileExistsError:
-            clear(path, resource, processes)
+            clear(path, resource, (), processes)
         except OSError as error:
             if error.errno == errno.EXDEV:
                 raise
@@ -113,8 +114,11 @@ def show(anchor: str, path: str, resource: Resource, processes: ProcessTable) ->
     raise explained(OSError(errno.EEXIST, "other sockets keep being put there"), path, "find out which program does it")
 
 
-def clear(path: str, resource: Resource, processes: ProcessTable) -> None:
-    """Remove the socket at *path* that nobody listens on; anything else stays as it is.
+def clear(path: str, resource: Resource, anchored: Iterable[str], processes: ProcessTable) -> None:
+    """Remove the socket at *path* that nobody listens on, or that an earlier owner made; anything else stays as it is.
+
+    Whatever has its other name at one of *anchored* was made by an owner before us: that ownership is over, whoever has
+    inherited its socket.
 
     :raises AlreadyOwnedError: somebody who is not in the records listens there
     :raises OSError: there is something else, or it cannot be told whether anybody listens
@@ -128,6 +132,9 @@ def clear(path: str, resource: Resource, processes: ProcessTable) -> None:
     if not stat.S_ISSOCK(found.st_mode):
         hint = f"find out what it is; nothing but a socket is ever removed: ls -l {quoted(path)}"
         raise explained(FileExistsError(errno.EEXIST, "there is something that is no socket"), path, hint)
+    if any(file_at(anchor) == file_id(found) for anchor in anchored):
+        remove(path, file_id(found))
+        return
     answer = dial(path)
     if answer.connection is not None or answer.is_full:
         try:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import sys
 import threading
 import warnings
-import weakref
 from collections.abc import Callable
 from types import TracebackType
 from typing import Any, NoReturn, Self
@@ -16,12 +14,14 @@ from ownership import _keeper
 from ownership._callbacks import CALLBACKS, call
 from ownership._claim import Claim
 from ownership._errors import OwnershipError
-from ownership._guard import Interrupting
+from ownership._guard import PATIENCE, Interrupting
 from ownership._log import log, tell
 from ownership._pinned import DirectoryChanged
 from ownership._sockets._address import Socket
 from ownership._sockets._bound import Bound, UnixSocket
 from ownership._sockets._passing import send
+from ownership._sockets._watcher import Watcher
+from ownership._state import State
 
 _TICK = 0.25  # seconds between two looks at the path
 
@@ -35,11 +35,17 @@ class Listener:
     from then on, within 250 ms, in every process that has inherited it. When only the path is lost, that is told apart
     (:attr:`path_lost`), and :meth:`rebind` puts it back.
 
-    As a context manager it is closed at the end of the block. A forked child's copy closes its own descriptor only.
+    As a context manager it is closed at the end of the block. Close it, not its claim alone: a socket made here whose
+    claim was released refuses whoever connects, within 250 ms, but its path stays. A forked child's copy closes its own
+    descriptor only.
     """
 
+    _reason = ""
+
     def __init__(self, claim: Claim, bound: Bound, *, until_exit: bool) -> None:
-        self._closed = True  # until it is complete
+        self._closed = self._done = True  # until it is complete
+        self._overdue = False
+        self._rebinding = 0
         self._until_exit = until_exit
         self._claim = claim
         self._bound = bound
@@ -47,11 +53,10 @@ class Listener:
         self._mutex: Any = threading.RLock()
         self._path_lost = False
         self._on_path_lost: tuple[Callable[[Listener], object], ...] = ()
-        self._watcher = _Watcher(self)
+        self._watcher = Watcher(self)
         claim.on_loss(self._watcher.claim_lost)
-        self._closed = False
-        if bound.path is not None:
-            _keeper.KEEPER.attend(self._watcher, _TICK, bound.path)
+        self._closed = self._done = False
+        _keeper.KEEPER.attend(self._watcher, _TICK, bound.endpoint)
 
     # -- facts
 
@@ -110,9 +115,15 @@ class Listener:
                 raise RuntimeError(f"{self.endpoint}: this listener is closed")
             if not isinstance(self._bound, UnixSocket):
                 raise RuntimeError(f"{self.endpoint}: it was not bound here, so it cannot be bound again here")
-            self._claim.verify()
-            self._bound.restore()
-            self._path_lost = False
+            self._rebinding = threading.get_ident()
+            try:
+                self._claim.verify()
+                self._bound.restore()
+                self._path_lost = False
+            finally:
+                self._rebinding = 0
+                if self._closed:  # a signal handler did that meanwhile
+                    self._finish()
             return self.socket
 
     def close(self, reason: str = "") -> None:
@@ -125,18 +136,38 @@ class Listener:
         :param reason: kept as the reason why this ownership ended, at most 120 characters
         :raises OSError: the path or the record cannot be removed; everything else was done
         """
-        with self._mutex:
-            if self._closed:
-                return
-            self._closed = True
         if self._process != os.getpid():
+            self._closed = self._done = True
             self._bound.close()
             return
+        if not self._closed:
+            self._reason = reason
+        self._closed = True
+        if self._done or self._rebinding == threading.get_ident():  # that is interrupted by us, and finishes this
+            return
+        with self._mutex:
+            self._finish()
+
+    def _finish(self, wait: float = PATIENCE) -> None:
+        """Everything that closing takes; may be done again from the start if it was interrupted anywhere."""
+        failure: Exception | None = None
+        try:
+            self._withdraw(wait)
+        except (OSError, OwnershipError) as error:  # nothing else: what a signal handler raises leaves it to be redone
+            failure = error
+        self._bound.close()
+        try:
+            self._end(self._reason)
+        except (OSError, OwnershipError) as error:
+            failure = failure or error
+        self._settle()
+        if failure is not None:
+            raise failure
+
+    def _settle(self) -> None:
+        """Nothing is left to be done."""
+        self._done = True
         _keeper.KEEPER.dismiss(self._watcher)
-        with contextlib.ExitStack() as last:  # each step, whatever comes of those before
-            last.callback(self._end, reason)
-            last.callback(self._bound.close)
-            self._withdraw()
 
     def _end(self, reason: str) -> None:
         if self._until_exit:
@@ -144,7 +175,7 @@ class Listener:
         else:
             self._claim.release(reason)
 
-    def _withdraw(self) -> None:
+    def _withdraw(self, wait: float) -> None:
         """Under the guard, so that no successor can have put its own socket there in between."""
         holding = self._claim._holding
         if not self._claim.held or not self._bound.made or self._bound.path is None:
@@ -156,7 +187,7 @@ class Listener:
                 self._bound.withdraw()
 
         try:
-            holding.under_guard(part, act, follow=False)
+            holding.under_guard(part, act, wait=wait, follow=False)
         except (DirectoryChanged, Interrupting):
             pass  # it stays behind and refuses: whoever listens next removes it
 
@@ -175,19 +206,26 @@ class Listener:
         """
         with self._claim.handover(timeout) as heir:
             send(connection, self._bound, heir.to_env(), self.endpoint)
-        with self._mutex:
-            self._closed = True
-        _keeper.KEEPER.dismiss(self._watcher)
+        self._closed = True
         self._bound.close()
+        self._settle()
 
-    # -- looking after it
+    # -- looking after it: for the keeper
 
-    def _look(self) -> None:
+    @property
+    def done(self) -> bool:
+        """Whether nothing is left to be done."""
+        return self._done
+
+    def look(self) -> None:
         """Whether the path still leads to it; said once until it is put back."""
         if not self._mutex.acquire(blocking=False):  # it is being put back or closed: the keeper waits for nobody
             return
         try:
-            if self._closed or self._path_lost or not self._claim.held or self._bound.is_found():
+            if self._closed or not self._claim.held:
+                self._look_at_end()
+                return
+            if self._path_lost or self._bound.is_found():
                 return
             self._path_lost = True
             callbacks = self._on_path_lost
@@ -197,7 +235,17 @@ class Listener:
         for callback in callbacks:
             call(callback, self)
 
-    def _claim_lost(self) -> None:
+    def _look_at_end(self) -> None:
+        """It is closed, but that was interrupted; or its claim was given up by itself, and nobody is to be served."""
+        if not self._closed:
+            if self._claim._holding.state in (State.RELEASED, State.CLOSED) and self._bound.made:
+                self._bound.shut()
+        elif self._overdue:  # else whoever closes it may be about to finish
+            self._finish(wait=0.0)
+        self._overdue = self._closed
+
+    def claim_lost(self) -> None:
+        """Nobody is to be served any more."""
         if self._bound.made and not self._closed:
             self._bound.shut()
 
@@ -216,13 +264,10 @@ class Listener:
                 raise
 
     def __del__(self) -> None:
-        if getattr(self, "_closed", True) or sys.is_finalizing() or self._process != os.getpid():
+        if getattr(self, "_done", True) or sys.is_finalizing() or self._process != os.getpid():
             return
-        if not self._claim.held:  # lost, or the call that was to return this was interrupted
-            self._closed = True
-            self._bound.close()
-            return
-        warnings.warn(f"unclosed listener on {self.endpoint} was garbage-collected", ResourceWarning, stacklevel=2)
+        if not self._closed and self._claim.held:  # else lost, or a call was interrupted
+            warnings.warn(f"unclosed listener on {self.endpoint} was garbage-collected", ResourceWarning, stacklevel=2)
         try:
             self.close("the listener was garbage-collected")
         except (OSError, OwnershipError):
@@ -233,28 +278,3 @@ class Listener:
 
     def __repr__(self) -> str:
         return f"<Listener {self.endpoint} {'closed' if self._closed else self._claim._holding.state.value}>"
-
-
-class _Watcher:
-    """What the keeper sends round for a listener, which it must not keep from being garbage-collected."""
-
-    handle = -1
-    last_error: Exception | None = None
-
-    def __init__(self, listener: Listener) -> None:
-        self._listener = weakref.ref(listener)
-
-    @property
-    def over(self) -> bool:
-        listener = self._listener()
-        return listener is None or listener._closed
-
-    def look(self, *, hinted: bool = False) -> None:
-        listener = self._listener()
-        if listener is not None:
-            listener._look()
-
-    def claim_lost(self, _error: object) -> None:
-        listener = self._listener()
-        if listener is not None:
-            listener._claim_lost()

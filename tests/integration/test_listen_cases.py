@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import os
 import signal
 import socket
@@ -13,7 +14,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -21,7 +22,7 @@ import ownership
 from ownership import Verdict
 from tests.support.injection import Interrupter
 from tests.support.namespaces import AS_NOBODY, NOBODY, needs_linux_root
-from tests.support.processes import HERD, Contender, eventually, lock_directory, run, running, stopped
+from tests.support.processes import HERD, Contender, eventually, lock_directory, run, running, state_of, stopped
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc and credentials")
 
@@ -452,6 +453,110 @@ def test_an_interrupted_call_leaves_a_listener_or_nothing(path: Path) -> None:
             break
         number += 1
     assert number > 300
+
+
+@pytest.mark.parametrize("release", ["close", "exit"])
+def test_closing_that_is_interrupted_is_finished(path: Path, release: Literal["close", "exit"]) -> None:
+    """By the next call, or by the keeper."""
+
+    def interrupt() -> None:
+        raise Interruption
+
+    interrupter, number = Interrupter(interrupt), 1
+    while True:
+        owned = ownership.listen(path, release=release, timeout=20)  # what is left of the claim the keeper finishes
+        try:
+            interrupter.run(number, owned.close)
+        except Interruption:
+            pass
+        if number % 8 or number < 8:  # before it has begun nobody else closes it
+            owned.close()
+        eventually(lambda owned=owned: owned.done)
+        assert not path.exists()
+        assert not left(path) - {"app.sock.json"}
+        assert not owned.claim.held
+        assert owned.socket.fileno() == -1
+        if not interrupter.point:
+            break
+        number += 1 if number < 24 else 9
+    assert number > 60
+    if release == "close":
+        eventually(lambda: ownership.inspect(path).verdict is Verdict.FREE)
+    else:
+        eventually(lambda: ownership.inspect(path).reason.count("closed"))
+
+
+def test_closing_while_the_path_is_put_back_leaves_nobody_listening(path: Path) -> None:
+    """A handler may close what the interrupted call is about."""
+    number = 1
+    while True:
+        owned = ownership.listen(path, release="close")
+        path.unlink()
+        if number % 2:
+            (lock_directory(path) / "app.sock.socket").unlink()
+        interrupter = Interrupter(owned.close)
+        with contextlib.suppress(OSError, RuntimeError, ownership.OwnershipError):
+            interrupter.run(number, owned.rebind)
+        owned.close()
+        assert not path.exists()
+        assert not left(path)
+        assert not owned.claim.held
+        if not interrupter.point:
+            break
+        number += 1
+    assert number > 40
+
+
+def test_descriptors_that_the_program_closed_and_reused_stay_its_own(path: Path) -> None:
+    body = """
+    import socket
+    owned = ownership.listen(sys.argv[1], release="close")
+    keep = os.dup(owned.fileno())  # not to be closed with the rest
+    os.set_inheritable(keep, False)
+    number = owned.fileno()
+    os.close(number)
+    mine = open(sys.argv[1] + ".mine", "w+")
+    os.dup2(mine.fileno(), number)
+    begun = time.monotonic()
+    while not owned.path_lost and time.monotonic() - begun < 20:
+        time.sleep(0.01)
+    lost, before = owned.path_lost, owned.socket
+    owned.rebind()
+    client = ownership.connect(sys.argv[1])
+    owned.socket.accept()[0].close()
+    owned.close()
+    os.fstat(number)
+    say(lost, owned.socket is not before, os.path.exists(sys.argv[1]))
+    """
+    assert run(body, path) == [True, True, False]
+
+
+def test_who_inherited_the_socket_of_a_dead_owner_blocks_nobody(path: Path) -> None:
+    body = """
+    owned = ownership.listen(sys.argv[1])
+    child = os.fork()
+    if child == 0:
+        say(os.getpid())
+        hear()
+        os._exit(0)
+    os.kill(os.getpid(), signal.SIGKILL)
+    """
+    with running(body, path) as owner:
+        child = owner.hear()
+        eventually(lambda: state_of(owner.pid) == "Z")
+        try:
+            assert dialled(path) == 0  # though nobody will accept
+            with ownership.listen(path) as owned:
+                assert answered(path, owned)
+        finally:
+            os.kill(child, signal.SIGKILL)
+
+
+def test_a_socket_whose_claim_alone_was_released_refuses(path: Path) -> None:
+    with ownership.listen(path) as owned:
+        owned.claim.release()
+        eventually(lambda: dialled(path) == errno.ECONNREFUSED)
+        assert run(SERVER_ONCE, path) is True
 
 
 # -- other sockets
