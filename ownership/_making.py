@@ -20,8 +20,13 @@ IGNORE = ".gitignore"
 def make_directory(location: Location) -> None:
     """Make it, mode 0700; quiet if somebody else was faster."""
     try:
-        with as_account(location.heir):
-            os.mkdir(location.path, 0o700)
+        try:
+            with as_account(location.heir):
+                os.mkdir(location.path, 0o700)
+        except PermissionError:
+            if location.heir is None:
+                raise
+            os.mkdir(location.path, 0o700)  # below a directory that is closed to that account; given to it later
     except FileExistsError:
         return
     except OSError as error:
@@ -106,6 +111,7 @@ def _ignore(directory: int, location: Location) -> None:
     flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | NO_FOLLOW
     try:
         numbers.append(os.open(IGNORE, flags, 0o600, dir_fd=directory))
+        os.fchmod(numbers[0], 0o600)  # whatever the umask
         os.write(numbers[0], b"*\n")
         if location.heir:
             os.fchown(numbers[0], *location.heir)

@@ -7,9 +7,9 @@ import click
 import ownership
 from leases.commands._facts import as_data
 from leases.commands._options import PATH, arguments, common, seconds
-from leases.commands._output import printable, shown, write, write_json
+from leases.commands._output import printable, say, shown, write, write_json
 from leases.commands.run import Run, given
-from ownership import inspect
+from ownership import PeerError, Running, inspect, verify_peer
 
 
 def _pairs(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
@@ -91,13 +91,18 @@ def command(
             registry=registry,
             grace=grace,
         )
-    connection.close()
+    with connection:
+        try:
+            who: Running | None = verify_peer(connection, socket, registry=registry)
+        except (PeerError, OSError) as error:
+            who = None
+            say(f"who that is cannot be told: {error}")
     one = inspect(socket, registry=registry)
     if as_json:
-        write_json({**as_data(one, registry), "answers": True})
-    elif one.record is not None:
-        told = f" ({printable(one.record.command)})" if one.record.command else ""
-        write(f"{shown(one.resource)}: pid {one.record.pid}{told} answers")
+        write_json({**as_data(one, registry), "answers": True, "verified": who is not None})
+    elif who is not None:
+        told = f" ({printable(who.record.command)})" if who.record.command else ""
+        write(f"{shown(one.resource)}: pid {who.record.pid}{told} answers")
     else:
         write(f"{shown(one.resource)}: answers, though no record says who that is")
     return 0

@@ -21,7 +21,7 @@ from ownership._sockets._dial import Answer, dial
 from ownership._sockets._errors import UnreachableError
 from ownership._sockets._order import Connect, Order
 from ownership._sockets._peer import verify_peer
-from ownership._sockets._start import SUFFIX, Logs, Starting, failure_of, is_starting
+from ownership._sockets._start import LABEL, SUFFIX, Logs, Starting, failure_of, is_starting, late_start
 from ownership._verdict import Verdict
 
 _QUICK, _SLOW, _SLICE = 0.001, 0.05, 0.25  # seconds between attempts: at first, at most; while another one starts
@@ -192,7 +192,7 @@ class Ensuring:
             claim = acquire(
                 self._start,
                 registry=self._registry,
-                labels={"starts": self._resource.shown},
+                labels={LABEL: self._resource.shown},
                 gate=self._order.gate,  # asked inside the guard: whoever closes it finds us in the records
                 clock=self._clock,
                 processes=self._processes,
@@ -230,6 +230,18 @@ class Ensuring:
             processes=self._processes,
         ).release("replaced")
 
+    def _in_the_way(self, seen: Inspection) -> AlreadyOwnedError:
+        """Somebody owns what stands for starting it, and does not start it."""
+        return AlreadyOwnedError(
+            f"{self._resource.shown} cannot be started: {seen.resource}, which stands for starting it, is owned "
+            f"by pid {seen.owner.pid if seen.owner else '?'} for something else ({seen.verdict.value}: {seen.reason})",
+            resource=seen.resource,
+            record=seen.record,
+            verdict=seen.verdict,
+            reason=seen.reason,
+            hint="call that resource by another name, or start the server by hand",
+        )
+
     def _is_owned(self) -> bool:
         return not _may_be_served_anew(self._inspect(self._resource.path))
 
@@ -240,7 +252,9 @@ class Ensuring:
     def _follow(self, seen: Inspection) -> None:
         left = self._left()
         if left <= 0:
-            raise self._unreachable(seen)
+            logs = self._logs()
+            log = logs.path(seen.token) if logs is not None else ""
+            raise late_start(self._resource, seen, log) or self._in_the_way(seen)
         if seen.verdict.may_be_evicted:
             self._clock.wait(min(_SLOW, left))
             return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 from typing import NamedTuple
@@ -66,7 +67,7 @@ def verify_peer(
     table = processes or system_processes()
     path = owner.path if isinstance(owner, OwnerRef) else owner
     shared = owner.registry if isinstance(owner, OwnerRef) else registry
-    facts = peer_facts(connection)
+    facts = _facts(connection)
     seen = inspect(path, registry=shared, clock=clock, processes=table)
     fault = _fault(facts, seen, owner if isinstance(owner, OwnerRef) else None)
     if fault or seen.running is None:
@@ -78,6 +79,14 @@ def verify_peer(
             hint=f"do not talk to it; leasectl show {quoted(str(seen.resource))} says who owns",
         )
     return seen.running
+
+
+def _facts(connection: socket.socket) -> PeerFacts:
+    """:raises OSError: it is no connected unix socket"""
+    if connection.family != getattr(socket, "AF_UNIX", None):
+        raise OSError(errno.EOPNOTSUPP, "connection must be of a unix socket: of others nobody knows who that is")
+    connection.getpeername()  # ENOTCONN
+    return peer_facts(connection)
 
 
 def _fault(facts: PeerFacts, seen: Inspection, ref: OwnerRef | None) -> str:
@@ -107,7 +116,7 @@ def verify_worker(connection: socket.socket, *, processes: ProcessTable | None =
     :raises OSError: *connection* is no connected unix socket
     """
     table = processes or system_processes()
-    facts = peer_facts(connection)
+    facts = _facts(connection)
     before = table.observe(facts.pid) if facts.pid > 0 else None
     if before is None or before.start_id is None or before.state is ProcessState.ZOMBIE:
         raise _not_ours(facts, table, "it is gone, or in another pid namespace")

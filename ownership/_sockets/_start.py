@@ -21,7 +21,7 @@ from ownership._verdict import Verdict
 if TYPE_CHECKING:
     from subprocess import Popen
 
-LOG = ".stderr"
+LOG, LABEL = ".stderr", "starts"
 SUFFIX = ".start"  # of the resource that whoever starts owns meanwhile
 _QUICK, _SLOW = 0.001, 0.02  # seconds between two attempts to connect, at first and at most
 _TAIL, _LINES, _KEPT = 4096, 20, 3  # bytes and lines of stderr that are told; files of it before the next
@@ -64,6 +64,7 @@ class Starting:
         self._clock = clock
         self._processes = processes
         part = claim._holding.part
+        self._directory = part.place.directory
         self._logs = Logs(part.directory, part.resource.name)
         self._log = self._logs.path(part.token)
 
@@ -107,6 +108,7 @@ class Starting:
         self._logs.sweep()
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | NO_FOLLOW
         with open(self._log, "wb", opener=lambda path, _: os.open(path, flags, 0o600)) as stderr:
+            self._directory.fill(stderr.fileno(), b"")  # mode and owner as of any file there
             try:
                 return subprocess.Popen(
                     self._command,
@@ -128,13 +130,21 @@ class Starting:
         return start_error(self._resource, returncode, self._log)
 
     def _late(self, child: Popen[bytes]) -> StartTimeoutError:
+        command = printable(" ".join(self._command))[:200]
+        if child.returncode is None:
+            fate = f"pid {child.pid} ({command}) was started and lives"
+            hint = f"wait longer (timeout=), or see what it does: pid {child.pid}, {quoted(self._log)}"
+        else:  # it may have left another one behind that is about to serve
+            fate = f"what was started, pid {child.pid} ({command}), has ended with {child.returncode}"
+            hint = (
+                f"have it serve in the foreground, or wait longer (timeout=) for what it left; see {quoted(self._log)}"
+            )
         return StartTimeoutError(
-            f"{self._resource.shown} does not answer yet; pid {child.pid} "
-            f"({printable(' '.join(self._command))[:200]}) was started and lives",
+            f"{self._resource.shown} does not answer yet; {fate}",
             resource=self._resource.path,
-            returncode=None,
+            returncode=child.returncode,
             stderr=tail(self._log),
-            hint=f"wait longer (timeout=), or see what it does: pid {child.pid}, {quoted(self._log)}",
+            hint=hint,
         )
 
 
@@ -197,6 +207,22 @@ def failure_of(resource: Resource, seen: Inspection, before: int, logs: Logs | N
         return None
     found = _FAILED.match(seen.previous.reason)
     return None if found is None else start_error(resource, int(found[1]), logs.path(seen.token))
+
+
+def late_start(resource: Resource, seen: Inspection, log: str) -> StartTimeoutError | None:
+    """That somebody else's start goes on, if that is what *seen*, of ``PATH.start``, shows."""
+    record = seen.record
+    if record is None or record.labels.get(LABEL) != resource.shown:
+        return None
+    child = record.data.get("child")
+    return StartTimeoutError(
+        f"{resource.shown} does not answer yet; pid {record.pid} starts it since {record.acquired_at}"
+        + (f", and what it has started is pid {child}" if child else ""),
+        resource=resource.path,
+        returncode=None,
+        stderr=tail(log),
+        hint=f"wait longer (timeout=), or see what it does: {quoted(log)}",
+    )
 
 
 def is_starting(record_data: Mapping[str, Any], processes: ProcessTable) -> bool:

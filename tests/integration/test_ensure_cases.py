@@ -208,6 +208,44 @@ def test_one_that_comes_late_is_waited_for_by_the_next_client_and_not_started_tw
     eventually(lambda: ownership.inspect(f"{path}.start").verdict is Verdict.FREE)
 
 
+def test_what_ended_without_a_fault_is_not_said_to_live(path: Path) -> None:
+    """It may have left another process behind that is about to serve: that is waited for."""
+    with pytest.raises(ownership.StartTimeoutError, match="has ended with 0") as late:
+        ownership.ensure(path, [sys.executable, "-c", ""], 0.5)
+    assert late.value.returncode == 0
+
+
+def test_a_client_that_gives_up_waiting_for_anothers_start_is_told_of_that(path: Path) -> None:
+    with pytest.raises(ownership.StartTimeoutError):
+        ownership.ensure(path, command(path, "late"), 0.2)  # goes on starting
+    with pytest.raises(ownership.StartTimeoutError, match=f"what it has started is pid {starts(path)[0]}"):
+        ownership.ensure(path, command(path), 0.2)
+    assert len(starts(path)) == 1
+
+
+def test_somebody_who_owns_what_stands_for_the_start_is_told_apart(path: Path) -> None:
+    with (
+        ownership.acquire(f"{path}.start"),
+        pytest.raises(
+            ownership.AlreadyOwnedError, match=f"cannot be started.* by pid {os.getpid()} for something else"
+        ),
+    ):
+        ownership.ensure(path, command(path), 0.1)
+    assert starts(path) == []
+
+
+@pytest.mark.parametrize("umask", [0o000, 0o777])
+def test_what_is_started_writes_to_a_file_that_its_owner_can_read(path: Path, umask: int) -> None:
+    before = os.umask(umask)
+    try:
+        with pytest.raises(ownership.StartError):
+            ownership.ensure(path, command(path, "kill"), 5)
+    finally:
+        os.umask(before)
+    modes = {one.name: one.stat().st_mode & 0o777 for one in lock_directory(path).iterdir()}
+    assert set(modes.values()) == {0o600}
+
+
 def test_while_an_owner_lives_nobody_is_started_whether_it_answers_or_not(path: Path) -> None:
     with ownership.acquire(path), pytest.raises(ownership.UnreachableError, match=f"pid {os.getpid()} owns it") as told:
         ownership.ensure(path, command(path), 0.2)
@@ -414,8 +452,14 @@ def test_a_worker_is_known_by_its_descent(path: Path) -> None:
             other.hear()
             with ownership.connect(f"{path}.other"):
                 assert other.hear() == "PeerError"
+    with ownership.listen(path.with_name("other")) as owned, socket.socket(socket.AF_UNIX) as loose:
+        for one in (owned.socket, loose):  # nobody is at the other end
+            with pytest.raises(OSError, match="not connected"):
+                ownership.verify_worker(one)
+            with pytest.raises(OSError, match="not connected"):
+                ownership.verify_peer(one, path)
     ours_, theirs = socket.socketpair()
     with ours_, theirs:
         assert ownership.verify_worker(ours_).pid == os.getpid()
-    with socket.socket() as loose, pytest.raises((OSError, ownership.PeerError)):
+    with socket.socket() as loose, pytest.raises(OSError, match="must be of a unix socket"):
         ownership.verify_worker(loose)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 import ownership
 from tests.integration.test_ensure_cases import SUPERVISOR, end_supervisors, starts
 from tests.support.cli import Leasectl
+from tests.support.namespaces import die_owning
 
 
 @pytest.fixture
@@ -70,3 +72,14 @@ def test_without_a_command_nobody_is_started(leasectl: Leasectl, path: Path) -> 
 )
 def test_what_cannot_be_right_is_a_usage_error(leasectl: Leasectl, path: Path, arguments: list[str]) -> None:
     assert leasectl("ensure", *arguments, path).code == 2
+
+
+def test_somebody_whom_no_record_names_is_not_called_its_owner(leasectl: Leasectl, path: Path) -> None:
+    die_owning(path)
+    with socket.socket(socket.AF_UNIX) as other:
+        other.bind(os.fspath(path))
+        other.listen()
+        said = leasectl("ensure", path)
+        assert said.code == 0
+        assert said.out == f"{path}: answers, though no record says who that is\n"
+        assert leasectl("ensure", "--json", path).json["verified"] is False
