@@ -29,6 +29,7 @@ _COMMANDS = {
     "replace": "replace",
     "ensure": "ensure",
     "gate": "gate",
+    "roster": "roster",
     "doctor": "doctor",
     "watch": "watch",
     "schema": "schema",

@@ -29,7 +29,9 @@ from ownership._group import group_has_live_member, signal_group_if_held
 from ownership._handover import Heir
 from ownership._inspect import find, inspect, inspect_all, running, wait
 from ownership._inspection import Inspection, Running
+from ownership._judging import judge_owner
 from ownership._models import LeaseTerms, OwnerIdentity, OwnerRecord, Previous
+from ownership._owner_watch import OwnerWatch
 from ownership._owning import acquire, adopt
 from ownership._passing import pass_guards
 from ownership._paths import named
@@ -48,7 +50,7 @@ from ownership._sockets._listener import Listener
 from ownership._sockets._peer import Peer, verify_peer, verify_worker
 from ownership._stop import stop
 from ownership._survey import Survey
-from ownership._verdict import Verdict
+from ownership._verdict import Judgement, Verdict
 from ownership._waiters import waiters
 
 __all__ = [
@@ -68,12 +70,14 @@ __all__ = [
     "Heir",
     "Inspection",
     "InvalidRecordError",
+    "Judgement",
     "LeaseTerms",
     "Listener",
     "LossError",
     "OwnerIdentity",
     "OwnerRecord",
     "OwnerRef",
+    "OwnerWatch",
     "OwnershipError",
     "OwnershipLostError",
     "Peer",
@@ -110,6 +114,7 @@ __all__ = [
     "is_alive",
     "is_stopped",
     "is_zombie",
+    "judge_owner",
     "listen",
     "named",
     "pass_guards",

@@ -1,0 +1,274 @@
+"""A roster as this process reads and changes it: every change is made while the roster's path is owned."""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+import time
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pydantic_core import from_json
+
+import ownership
+from leases._change import Change, Decide
+from leases._roster_file import OpenRoster, created, discard_prepared, opened, prepared, settled, told
+from leases._roster_lines import State, head, state_of
+from leases._roster_view import View
+from ownership import Claim, InvalidRecordError, OwnershipError, OwnershipLostError
+
+_ATTEMPTS = 16
+_MUCH = 1000  # superseded lines, and more than half of all: a new file is worth its while
+
+
+class _Attempt(NamedTuple):
+    """One call of :meth:`Ledger.change`: what it has open, and what it has written so far."""
+
+    task: str
+    decide: Decide
+    files: list[OpenRoster]
+    written: list[State]
+
+
+class Ledger:
+    """The roster at one path. One per :class:`Roster`; threads take turns."""
+
+    def __init__(self, path: str, registry: str | None, timeout: float | None, seams: dict[str, Any]) -> None:
+        self.path, self.registry = path, registry
+        self._timeout = timeout
+        self._seams = seams
+        self._reset()
+
+    def _reset(self) -> None:
+        self._process = os.getpid()
+        self._turn: Any = threading.RLock()  # of changes, which may have to wait for other processes
+        self._mutex: Any = threading.RLock()  # of what was read; a signal handler may come here too
+        self._changing = False
+        self._doubtful = False
+        self._view: View | None = None
+
+    def _here(self) -> None:
+        if self._process != os.getpid():  # forked: another thread may have held what we have a copy of
+            self._reset()
+
+    @property
+    def now(self) -> float:
+        clock = self._seams.get("clock")
+        return round((time.time_ns() if clock is None else clock.wall_ns()) / 1e9, 6)
+
+    # -- reading
+
+    def read(self, *, sync: bool = False) -> View | None:
+        """What the roster says; ``None`` if there is none.
+
+        :param sync: make sure that all of it outlives a loss of power
+        """
+        self._here()
+        with self._mutex:
+            if not sync and self._is_unchanged():
+                return self._view
+            try:
+                with opened(self.path) as file:
+                    view = self._refreshed(file)
+                    if sync:
+                        file.sync()
+                    return view
+            except FileNotFoundError:
+                self._view = None
+                return None
+
+    def _is_unchanged(self) -> bool:
+        view = self._view
+        if view is None:
+            return False
+        try:
+            found = os.stat(self.path, follow_symlinks=False)
+        except OSError:
+            return False
+        return (found.st_dev, found.st_ino) == view.identity and (found.st_size, found.st_mtime_ns) == view.changed
+
+    def _refreshed(self, file: OpenRoster) -> View:
+        view, self._view = self._view, None  # whatever interrupts us leaves nothing half read
+        try:
+            if view is not None and view.is_of(file):
+                view.read(file)
+                self._view = view
+                return view
+        except ValueError:  # cut from outside, and written again
+            pass
+        view = View(file)
+        try:
+            view.read(file)
+        except ValueError as error:
+            raise InvalidRecordError(
+                f"{self.path}: {error}",
+                resource=self.path,
+                hint="it was damaged: take that line out by hand, with nobody running",
+            ) from None
+        self._view = view
+        return view
+
+    # -- changing
+
+    def change(self, task: str, decide: Decide) -> State:
+        """Append the state that *decide* makes of a task, and have it on the disk.
+
+        :raises AcquireTimeoutError: somebody else was changing the roster all the time
+        :raises OSError: it cannot be written, or may not outlive a loss of power
+        """
+        self._here()
+        attempt = _Attempt(task, decide, [], [])
+        try:
+            with self._turn:
+                self._enter()
+                try:
+                    state = self._carried_out(attempt)
+                finally:
+                    self._changing = False
+            self._sync(attempt.files[-1])
+            return state
+        finally:
+            for file in attempt.files:
+                file.close()
+
+    def _enter(self) -> None:
+        if self._changing:
+            raise RuntimeError(f"{self.path}: a signal handler cannot change the roster that it interrupts a change of")
+        self._changing = True
+
+    def _sync(self, file: OpenRoster) -> None:
+        try:
+            file.sync()
+        except OSError:
+            self._doubtful = True  # the next fsync of that file may say nothing of what this one lost: fsync(2)
+            raise
+
+    def _carried_out(self, attempt: _Attempt) -> State:
+        for _ in range(_ATTEMPTS):
+            claim = self._acquired()
+            try:
+                with self._mutex:
+                    state = self._written(claim, attempt)
+                if state is not None:
+                    claim.verify()
+                    return state
+            except (OwnershipLostError, FileExistsError):  # broken meanwhile: look what became of it
+                continue
+            finally:
+                _let_go(claim)
+        raise OSError(errno.EAGAIN, "it keeps being changed from outside", self.path)
+
+    def _acquired(self) -> Claim:
+        return ownership.acquire(
+            self.path,
+            timeout=self._timeout,
+            registry=self.registry,
+            labels={"roster": "is being changed"},
+            **self._seams,
+        )
+
+    def _written(self, claim: Claim, attempt: _Attempt) -> State | None:
+        """Append it, and see that it counts; ``None`` if it does not."""
+        file = self._open()
+        attempt.files.append(file)
+        view = self._refreshed(file)
+        if self._doubtful:
+            view = self._rewritten(view, claim, attempt)
+            file = attempt.files[-1]
+        if attempt.written and view.get(attempt.task) == attempt.written[-1]:
+            return attempt.written[-1]
+        change = Change(view, claim, self.now, lambda: self._refreshed(file))
+        decided = attempt.decide(change)
+        if change.view.get(attempt.task) == decided:
+            return decided
+        lines = change.lines(decided)
+        state = state_of(from_json(lines.rpartition(b"\n")[0].rpartition(b"\n")[2]))  # as everybody will read it
+        assert state is not None
+        if change.view.torn:
+            with claim.critical():
+                file.cut(change.view.offset)
+        attempt.written.append(state)
+        self._append(file, lines, change.view, claim)
+        if self._refreshed(file).get(state.task) != state:
+            return None
+        self._tidy(claim, attempt)
+        return state
+
+    def _append(self, file: OpenRoster, lines: bytes, view: View, claim: Claim) -> None:
+        count = file.append(lines)
+        if count != len(lines):
+            whole = lines[:count].rfind(b"\n") + 1  # a whole line may have been read by others
+            with claim.critical():
+                file.cut(view.offset + whole)
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), self.path)
+
+    def _open(self) -> OpenRoster:
+        try:
+            return opened(self.path, writing=True)
+        except FileNotFoundError:
+            created(self.path, head(time.time_ns(), 0), self.registry)
+            return opened(self.path, writing=True)
+
+    # -- being rid of what is superseded
+
+    def compact(self) -> None:
+        """Replace the file by one without superseded lines.
+
+        :raises FileNotFoundError: there is none
+        """
+        self._here()
+        with self._turn:
+            self._enter()
+            claim = None
+            try:
+                claim = self._acquired()
+                with self._mutex, opened(self.path, writing=True) as file:
+                    self._rewritten(self._refreshed(file), claim, None)
+            finally:
+                self._changing = False
+                if claim is not None:
+                    _let_go(claim)
+
+    def _tidy(self, claim: Claim, attempt: _Attempt) -> None:
+        view = self._view
+        if view is not None and view.waste > _MUCH and view.waste * 2 > view.count:
+            try:
+                self._rewritten(view, claim, attempt)
+            except (OSError, OwnershipError):  # what was to be written is written; another time
+                pass
+
+    def _rewritten(self, view: View, claim: Claim, attempt: _Attempt | None) -> View:
+        """In its critical section nobody can evict us: what others append is not lost."""
+        try:
+            temporary = prepared(self.path, view.whole(time.time_ns()))
+            with claim.critical():
+                os.rename(temporary, self.path)
+        except BaseException as error:
+            discard_prepared(self.path)
+            if isinstance(error, OSError) and error.filename is None:
+                raise told(error, self.path) from None
+            raise
+        settled(self.path)
+        self._doubtful = False
+        file = opened(self.path, writing=True)
+        if attempt is not None:
+            attempt.files.append(file)
+        try:
+            return self._refreshed(file)
+        finally:
+            if attempt is None:
+                file.close()
+
+
+def _let_go(claim: Claim) -> None:
+    """What was written stays written: that the release is put off is no failure, the keeper goes on trying."""
+    try:
+        claim.release()
+    except (OSError, OwnershipError):
+        pass
+
+
+def path_of(path: Path | str) -> str:
+    """The canonical path of a roster: its claim and its file are beside what a symlink leads to."""
+    return os.path.realpath(path)

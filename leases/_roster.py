@@ -1,0 +1,252 @@
+"""The roster: the tasks of a session, each with the identity of the process that drives it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from os import fspath
+from typing import Any
+
+from leases._change import Change, Decide
+from leases._driving import Coroner, looked_at, taken
+from leases._following import Follower, Following
+from leases._lease import StrPath
+from leases._ledger import Ledger
+from leases._roster_lines import GIVEN_UP, RUNNING, Lines, State, checked_name, checked_status, checked_timeout
+from leases._roster_view import uncollected
+from leases._task import Restored, Task
+from leases._task_claim import TaskClaim
+from ownership import OwnershipError
+
+_MANY = 10_000
+_ROUNDS = 64  # reads after each of which somebody new was driving
+
+
+class Roster:
+    """The tasks of a session in one file, each with the identity of its driver and a status that only that one writes.
+
+    Guaranteed: a task is driven by one process at a time; it is ``lost`` only on proof that this process has ended
+    (gone, a zombie, its number reused), or by its own word. What it said counts until then, and nothing that a
+    displaced one says later does. What a call has recorded when it returns survives a loss of power; a crash at any
+    instruction leaves a roster that everybody can read and change. Reading never writes.
+
+    Not guaranteed: anything against programs that write the file by other means, or when it is deleted; that a lost
+    driver's work was not done, only that it did not say so. From another pid namespace or boot a driver is judged by
+    its witness, which is there while it owns something in the same lock directory (the session, for instance); without
+    it the task counts as running.
+
+    Any number of processes and threads may use one roster. Changes are made one at a time, while the path is owned by
+    whoever makes one: own another path for as long as the session lasts.
+
+    :param path: of the file, made by the first task; its directory must exist
+    :param registry: the shared registry, for rosters that several accounts use
+    :param timeout: seconds to wait for others' changes, ``None`` for ever
+    :param seams: ``clock=`` and ``processes=``, for tests
+    """
+
+    def __init__(
+        self, path: StrPath, *, registry: StrPath | None = None, timeout: float | None = 30.0, **seams: Any
+    ) -> None:
+        spelled = os.fsdecode(path)
+        if not spelled or "\0" in spelled:
+            raise ValueError(f"path must be a path, got {path!r}")
+        shared = None if registry is None else os.path.realpath(os.fsdecode(registry))
+        canonical = os.path.realpath(spelled)
+        self._ledger = Ledger(canonical, shared, checked_timeout(timeout), seams)
+        self._follower = Follower(self._ledger, canonical, shared, seams)
+        self._coroner: Callable[[], Coroner] = lambda: Coroner(canonical, shared, seams)
+
+    @property
+    def path(self) -> str:
+        """Its canonical path."""
+        return self._ledger.path
+
+    # -- reading
+
+    def restore(self) -> Restored:
+        """Every task, by what has become of it: running (left alone), lost, finished. Empty if there is no roster.
+
+        Guaranteed: none that is driven by a process that lives, is stopped, or cannot be looked at counts as lost; none
+        that was finished before its driver ended does either.
+
+        :raises RecordError: what is at the path is no roster
+        :raises OSError: it cannot be read
+        """
+        coroner, view = self._coroner(), self._ledger.read(sync=True)
+        for _ in range(_ROUNDS):
+            if view is None:
+                return Restored((), (), ())
+            if not coroner.judge_all(view):
+                break
+            view = self._ledger.read(sync=True)
+        assert view is not None
+        running: list[Task] = []
+        lost: list[Task] = []
+        finished: list[Task] = []
+        lists = {"running": running, "lost": lost, "finished": finished}
+        with uncollected(len(view.tasks) > _MANY):
+            for task in coroner.tasks(view):
+                lists[task.state].append(task)
+        return Restored(tuple(running), tuple(lost), tuple(finished))
+
+    def task(self, name: str) -> Task:
+        """One task, by what has become of it.
+
+        :raises LookupError: the roster does not have it
+        """
+        coroner = self._coroner()
+        while True:
+            view = self._ledger.read(sync=True) or Lines()
+            state = view.get(checked_name(name))
+            if state is None:
+                raise LookupError(f"{self.path}: no task {name!r}")
+            if state.state != RUNNING or state.by in coroner.judgements:
+                return coroner.task(view, state)
+            coroner.judge(view, state.by)
+
+    # -- driving
+
+    def start(self, name: str, status: str = "", *, data: Any = None) -> TaskClaim:
+        """Drive a new task.
+
+        A call that raises leaves nothing that is driven by us.
+
+        :param name: that no task of this roster has, 512 characters at most
+        :param status: what is said about it at first
+        :param data: anything that JSON can say, 64 KiB at most
+        :raises TaskTakenError: there is such a task already, whatever has become of it
+        :raises AcquireTimeoutError: others were changing the roster all the time
+        :raises RecordError: what is at the path is no roster
+        :raises OSError: it cannot be written
+        :raises ValueError: what cannot be recorded
+        """
+        checked_name(name), checked_status(status)
+
+        def decide(change: Change) -> State:
+            known, task = looked_at(change, self._coroner(), name)
+            if known is not None and task is not None:
+                raise taken(self.path, task)
+            return State(name, change.token, change.me.instance_id, RUNNING, status, data, change.now, change.now)
+
+        return TaskClaim(self._ledger, self._begun(name, decide))
+
+    def claim_lost(self, task: Task | str) -> TaskClaim:
+        """Drive a lost task on, from what was last said about it. Of many who try exactly one does.
+
+        A call that raises leaves nothing that is driven by us.
+
+        :param task: or its name
+        :returns: its handle; ``before`` is what the one before left
+        :raises TaskTakenError: it is not lost: it is driven, by whoever was faster for instance, or finished
+        :raises LookupError: the roster does not have it
+        :raises AcquireTimeoutError: others were changing the roster all the time
+        :raises OSError: it cannot be written
+        """
+        name = checked_name(task.name if isinstance(task, Task) else task)
+        before: list[Task] = []
+
+        def decide(change: Change) -> State:
+            known, found = looked_at(change, self._coroner(), name)
+            if known is None or found is None:
+                raise LookupError(f"{self.path}: no task {name!r}")
+            if found.state != "lost":
+                raise taken(self.path, found)
+            before[:] = [found]
+            return known._replace(
+                token=change.token, by=change.me.instance_id, state=RUNNING, since=change.now, at=change.now
+            )
+
+        return TaskClaim(self._ledger, self._begun(name, decide), before[0])
+
+    def driven(self, name: str) -> TaskClaim:
+        """The handle of a task that this process drives already, whoever dropped the one it had.
+
+        :raises TaskTakenError: it does not drive it
+        :raises LookupError: the roster does not have it
+        """
+        found: list[State] = []
+
+        def decide(change: Change) -> State:
+            state = change.view.get(checked_name(name))
+            if state is None:
+                raise LookupError(f"{self.path}: no task {name!r}")
+            if state.by != change.me.instance_id or state.state != RUNNING:
+                raise taken(self.path, self.task(name))
+            found[:] = [state]
+            return state
+
+        self._ledger.change(name, decide)
+        return TaskClaim(self._ledger, found[0])
+
+    def _begun(self, name: str, decide: Decide) -> State:
+        """Have what *decide* says written, or nothing: what was written nevertheless is given up."""
+        tried: list[State] = []
+
+        def noted(change: Change) -> State:
+            tried.append(decide(change))
+            return tried[-1]
+
+        try:
+            state = self._ledger.change(name, noted)
+        except BaseException:
+            for one in tried:
+                self._undo(name, one)
+            raise
+        self._follower.wake()
+        return state
+
+    def _undo(self, name: str, tried: State) -> None:
+        def decide(change: Change) -> State:
+            known = change.view.get(name)
+            if known is None or (known.token, known.by, known.state) != (tried.token, tried.by, RUNNING):
+                raise LookupError(name)
+            return known._replace(state=GIVEN_UP, at=change.now)
+
+        try:
+            view = self._ledger.read()
+            if view is not None and name in view.tasks:
+                self._ledger.change(name, decide)
+        except (OSError, OwnershipError, LookupError, RuntimeError):
+            pass  # nothing of it is there; or it stays ours, see driven()
+
+    # -- following
+
+    def follow(self, task: Task | str, callback: Callable[[Task], object] | None = None) -> Following:
+        """Follow a task to its end: what its driver writes, or that it died without a word.
+
+        :param task: or its name
+        :param callback: called once with the task as it ended, on a thread for callbacks; one that raises is logged
+        :returns: what can be waited for, also by ``await``
+        :raises LookupError: the roster does not have it
+        :raises OSError: the roster cannot be read, or a thread cannot be started
+        """
+        if callback is not None and not callable(callback):
+            raise ValueError(f"callback must be callable, got {callback!r}")
+        name = checked_name(task.name if isinstance(task, Task) else task)
+        view = self._ledger.read() or Lines()
+        state = view.get(name)
+        if state is None:
+            raise LookupError(f"{self.path}: no task {name!r}")
+        one = Following(self.path, self._coroner().task(view, state), callback)
+        self._follower.add(one, state)
+        return one
+
+    def wait(self, task: Task | str, timeout: float | None = None) -> Task:
+        """Wait for the end of a task; the task as it ended. See :meth:`follow`.
+
+        :param timeout: seconds, ``None`` for ever
+        :raises TaskTimeoutError: it had not ended by then
+        """
+        return self.follow(task).wait(checked_timeout(timeout))
+
+    # -- the file
+
+    def compact(self) -> None:
+        """Replace the file by one that has a line for each task. It happens by itself when most lines are superseded.
+
+        :raises FileNotFoundError: there is no roster
+        """
+        self._ledger.compact()
+
+    def __repr__(self) -> str:
+        return f"Roster({fspath(self.path)!r})"

@@ -1,0 +1,228 @@
+"""The file of a roster: read whole lines, append whole lines, be replaced as a whole; on the disk before it counts."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from os.path import dirname
+from types import TracebackType
+from typing import Self
+
+from ownership import InvalidRecordError
+
+_FLAGS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
+_MODE = 0o600
+BLOCK = 1 << 20  # bytes that are read at once
+_HEAD = 256  # bytes within which the first line ends
+_NO_SYNC = frozenset({errno.EINVAL, errno.EROFS, errno.EOPNOTSUPP})  # fsync(2): nothing there to be written back
+_HINTS = {
+    errno.ENOSPC: "make room on that filesystem",
+    errno.EDQUOT: "make room in this account's quota",
+    errno.EACCES: "it belongs to another account: share it with registry=",
+}
+
+
+class OpenRoster:
+    """The file, open. Where it leads later does not matter."""
+
+    def __init__(self, path: str, flags: int) -> None:
+        self.path = path
+        self._numbers: list[int] = []  # filled and emptied in one step, so that no signal handler loses it
+        self._numbers.extend(map(os.open, (path,), (flags | _FLAGS,)))
+
+    @property
+    def number(self) -> int:
+        return self._numbers[0]
+
+    def stat(self) -> os.stat_result:
+        """What it is.
+
+        :raises InvalidRecordError: not a regular file
+        """
+        found = os.fstat(self.number)
+        if not stat.S_ISREG(found.st_mode):
+            raise InvalidRecordError(f"{self.path}: not a regular file, so no roster", resource=self.path)
+        return found
+
+    def head(self) -> bytes:
+        """Its first line, empty if there is none."""
+        first, end, _ = os.pread(self.number, _HEAD, 0).partition(b"\n")
+        return first + end if end else b""
+
+    def block(self, offset: int, length: int) -> bytes:
+        """What is there from *offset* on, at most *length* bytes."""
+        return os.pread(self.number, length, offset)
+
+    def append(self, lines: bytes) -> int:
+        """Append *lines* in one write; how many bytes were written.
+
+        :raises OSError: nothing was written
+        """
+        try:
+            return os.write(self.number, lines)
+        except OSError as error:
+            raise told(error, self.path) from None
+
+    def cut(self, size: int) -> None:
+        """Take away what stands behind its last whole line."""
+        try:
+            os.ftruncate(self.number, size)
+        except OSError as error:
+            raise told(error, self.path) from None
+
+    def sync(self) -> None:
+        """Whatever was read or written by now outlives a loss of power.
+
+        :raises OSError: it may not
+        """
+        try:
+            os.fsync(self.number)
+        except OSError as error:
+            if error.errno not in _NO_SYNC:
+                raise told(error, self.path) from None
+
+    def close(self) -> None:
+        if self._numbers:
+            list(map(os.close, map(self._numbers.pop, (0,))))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        self.close()
+
+
+def opened(path: str, *, writing: bool = False) -> OpenRoster:
+    """The file at *path*.
+
+    :raises FileNotFoundError: there is none
+    :raises InvalidRecordError: there is something else
+    """
+    try:
+        one = OpenRoster(path, os.O_RDWR | os.O_APPEND if writing else os.O_RDONLY)
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.EISDIR, errno.ENXIO):
+            raise InvalidRecordError(f"{path}: not a regular file, so no roster", resource=path) from None
+        raise told(error, path) from None
+    try:
+        one.stat()
+    except BaseException:
+        one.close()
+        raise
+    return one
+
+
+def created(path: str, content: bytes, registry: str | None) -> None:
+    """Give *path* a file with *content*, unless it has one.
+
+    :raises FileExistsError: it has
+    """
+    temporary = f"{path}.new"
+    try:
+        _write(temporary, content, _owner_of(path, registry))
+        os.link(temporary, path, follow_symlinks=False)
+    except OSError as error:
+        raise told(error, path) from None
+    finally:
+        _remove(temporary)
+    _sync_directory(path)
+
+
+def prepared(path: str, content: bytes) -> str:
+    """A file with *content* that may replace the one at *path*, by which name it does; on the disk."""
+    temporary, found = f"{path}.new", os.stat(path)
+    try:
+        _write(temporary, content, (found.st_mode & 0o777, found.st_uid, found.st_gid))
+    except OSError as error:
+        raise told(error, path) from None
+    return temporary
+
+
+def discard_prepared(path: str) -> None:
+    """What was prepared is not wanted; best effort, the next one removes it."""
+    try:
+        _remove(f"{path}.new")
+    except OSError:
+        pass
+
+
+def settled(path: str) -> None:
+    """The name leads to the same file after a loss of power."""
+    _sync_directory(path)
+
+
+def _write(temporary: str, content: bytes, owner: tuple[int, int, int]) -> None:
+    """One name for all who make one, under the lock: a crash leaves one file, which the next one removes."""
+    _remove(temporary)
+    mode, uid, gid = owner
+    numbers: list[int] = []
+    try:
+        numbers.extend(map(os.open, (temporary,), (os.O_CREAT | os.O_EXCL | os.O_WRONLY | _FLAGS,), (mode,)))
+        found = os.fstat(numbers[0])
+        if (uid, gid) != (found.st_uid, found.st_gid):
+            _give(numbers[0], uid, gid)
+        os.fchmod(numbers[0], mode)
+        left = memoryview(content)
+        while left:
+            left = left[os.write(numbers[0], left) :]
+        os.fsync(numbers[0])
+    finally:
+        if numbers:
+            os.close(numbers[0])
+
+
+def _give(number: int, uid: int, gid: int) -> None:
+    try:
+        os.fchown(number, uid, gid)
+    except PermissionError:
+        try:
+            os.fchown(number, -1, gid)
+        except PermissionError:
+            pass
+
+
+def _owner_of(path: str, registry: str | None) -> tuple[int, int, int]:
+    """Mode, uid and gid of a new roster, as of lock files: the registry's; else ours, but root's is the directory's."""
+    if registry is not None:
+        shared = os.stat(registry)
+        return shared.st_mode & 0o666, os.geteuid(), shared.st_gid
+    above = os.stat(dirname(path))
+    if os.geteuid() == 0 and not above.st_mode & stat.S_ISVTX:
+        return _MODE, above.st_uid, above.st_gid
+    return _MODE, os.geteuid(), os.getegid()
+
+
+def _remove(temporary: str) -> None:
+    try:
+        os.unlink(temporary)
+    except FileNotFoundError:
+        pass
+
+
+def _sync_directory(path: str) -> None:
+    numbers: list[int] = []
+    try:
+        numbers.extend(map(os.open, (dirname(path),), (os.O_RDONLY | _FLAGS,)))
+        os.fsync(numbers[0])
+    except OSError as error:
+        if error.errno not in _NO_SYNC:
+            raise told(error, dirname(path)) from None
+    finally:
+        if numbers:
+            os.close(numbers[0])
+
+
+def told(error: OSError, path: str) -> OSError:
+    """*error* with *path* and the remedy."""
+    again = type(error)(error.errno, error.strerror or str(error), path)
+    hint = _HINTS.get(error.errno or 0, "")
+    again.hint = hint  # type: ignore[attr-defined]
+    if hint:
+        again.add_note(f"hint: {hint}")
+    return again

@@ -1,0 +1,232 @@
+"""The lines of a roster, and what they come to. Pure.
+
+A line is one JSON object: the head (``{"roster":1,...}``), a driver (``{"driver":{...}}``: one process image), or the
+whole state of one task. Of the lines of a task the last that *counts* stands: one with a greater token than any before,
+or one by whoever drives it with the same token, as long as it is unfinished. So what a displaced driver writes late
+counts for nothing, wherever it comes to stand.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import math
+from operator import itemgetter
+from typing import Any, NamedTuple
+
+from pydantic_core import SchemaValidator, core_schema
+
+VERSION = 1
+RUNNING, GIVEN_UP, FINISHED = "running", "given-up", "finished"
+MAX_LINE = 64 * 1024
+MAX_NAME, MAX_STATUS = 512, 1024
+MAX_TOKEN = 2**53
+_needed = itemgetter("token", "by", "state", "since", "at")
+
+
+class State(NamedTuple):
+    """The state of a task, as one line says it.
+
+    :ivar by: the instance id of its driver
+    :ivar since: seconds since the epoch when that one began
+    :ivar at: seconds since the epoch when this was said
+    """
+
+    task: str
+    token: int
+    by: str
+    state: str
+    status: str = ""
+    data: Any = None
+    since: float = 0.0
+    at: float = 0.0
+
+    @property
+    def line(self) -> bytes:
+        """What stands in the file; ``ValueError`` if it cannot be recorded."""
+        told: dict[str, Any] = {"task": self.task, "token": self.token, "by": self.by, "state": self.state}
+        if self.status:
+            told["status"] = self.status
+        if self.data is not None:
+            told["data"] = self.data
+        return encoded({**told, "since": self.since, "at": self.at})
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it is unfinished."""
+        return self.state != FINISHED
+
+
+def encoded(value: object) -> bytes:
+    """One line.
+
+    :raises ValueError: JSON cannot say it, or it is longer than 64 KiB
+    """
+    try:
+        text = json.dumps(value, separators=(",", ":"), allow_nan=False).encode() + b"\n"
+    except (TypeError, RecursionError) as error:
+        raise ValueError(f"data must be what JSON can say: {error}") from None
+    if len(text) > MAX_LINE:
+        raise ValueError(f"data must be small, at most {MAX_LINE} bytes in a line, got {len(text)}")
+    return text
+
+
+def head(generation: int, top: int) -> bytes:
+    """The first line of a file.
+
+    :param generation: tells this file from every other that had its name
+    :param top: the greatest token so far
+    """
+    return encoded({"roster": VERSION, "generation": generation, "token": top})
+
+
+def state_of(line: dict[str, Any]) -> State:
+    """The state that *line* says, which counted."""
+    get = line.get
+    return State(
+        line["task"],
+        line["token"],
+        line["by"],
+        line["state"],
+        get("status", ""),
+        get("data"),
+        line["since"],
+        line["at"],
+    )
+
+
+@functools.cache
+def _validator() -> SchemaValidator:
+    """Reads a list of lines. Made when it is first needed."""
+    fields = {
+        "task": core_schema.str_schema(strict=True),
+        "token": core_schema.int_schema(strict=True, ge=0, le=MAX_TOKEN),
+        "by": core_schema.str_schema(strict=True),
+        "state": core_schema.literal_schema([RUNNING, GIVEN_UP, FINISHED]),
+        "status": core_schema.str_schema(strict=True),
+        "data": core_schema.any_schema(),
+        "since": core_schema.float_schema(strict=True),
+        "at": core_schema.float_schema(strict=True),
+        "driver": core_schema.any_schema(),
+    }
+    optional = {name: core_schema.typed_dict_field(kind, required=False) for name, kind in fields.items()}
+    return SchemaValidator(core_schema.list_schema(core_schema.typed_dict_schema(optional)))
+
+
+class Lines:
+    """What the whole lines read so far come to. They are kept as they were read: few are asked for one by one.
+
+    :ivar tasks: the line that stands, by name, in the order in which they first came
+    :ivar drivers: what is known of each process image, by instance id
+    :ivar top: the greatest token
+    :ivar count: how many lines there were
+    """
+
+    def __init__(self) -> None:
+        self.tasks: dict[str, dict[str, Any]] = {}
+        self.drivers: dict[str, dict[str, Any]] = {}
+        self.top = 0
+        self.count = 0
+
+    def get(self, name: str) -> State | None:
+        """The state of the task *name*, ``None`` if there is none."""
+        line = self.tasks.get(name)
+        return None if line is None else state_of(line)
+
+    def take(self, raw: bytes) -> None:
+        """Count *raw*, whole lines.
+
+        A line with a NUL is what a loss of power leaves of lines that nobody was told were written: it is skipped.
+
+        :raises ValueError: one of them is no line of a roster; says which, counted from 1
+        """
+        lines = raw.split(b"\n")
+        del lines[-1]
+        if b"\0" in raw:
+            lines = [b"{}" if b"\0" in line else line for line in lines]
+        try:
+            parsed = _validator().validate_json(b"[" + b",".join(lines) + b"]")
+            if len(parsed) != len(lines):
+                raise ValueError("not a line each")
+            self._fold(parsed)
+        except (ValueError, KeyError, TypeError, AttributeError):
+            self._take_each(lines)
+
+    def _take_each(self, lines: list[bytes]) -> None:
+        """One by one, to say which it is. What was folded already counts once, however often it comes."""
+        for number, line in enumerate(lines, self.count + 1):
+            try:
+                before, self.count = self.count, 0
+                self._fold(_validator().validate_json(b"[" + line + b"]"))
+            except (ValueError, KeyError, TypeError, AttributeError):
+                raise ValueError(f"line {number} is no line of a roster: {line[:80]!r}") from None
+            finally:
+                self.count = before
+        self.count += len(lines)
+
+    def _fold(self, parsed: list[dict[str, Any]]) -> None:
+        tasks, top = self.tasks, self.top
+        for line in parsed:
+            task = line.get("task")
+            if task is None:
+                if "driver" in line:
+                    self.drivers[line["driver"]["instance_id"]] = line["driver"]
+                continue
+            token = _needed(line)[0]
+            known = tasks.get(task)
+            if known is None or _counts(line, known):
+                tasks[task] = line
+                if token > top:
+                    top = token
+        self.top = top
+        self.count += len(parsed)
+
+    @property
+    def waste(self) -> int:
+        """Lines that a new file would not have."""
+        return self.count - 1 - len(self.tasks) - len(self.drivers)
+
+    def whole(self, generation: int) -> bytes:
+        """The same, without what is superseded."""
+        named = {line["by"] for line in self.tasks.values()}
+        drivers = [encoded({"driver": told}) for by, told in self.drivers.items() if by in named]
+        states = [encoded(line) for line in self.tasks.values()]
+        return b"".join([head(generation, self.top), *drivers, *states])
+
+
+def _counts(told: dict[str, Any], known: dict[str, Any]) -> bool:
+    if known["state"] == FINISHED:
+        return told == known
+    if told["token"] != known["token"]:
+        return bool(told["token"] > known["token"])
+    return told["by"] == known["by"] and (known["state"] == RUNNING or told == known)
+
+
+def checked_name(name: object) -> str:
+    """*name* if a task may have it."""
+    if not isinstance(name, str) or not 1 <= len(name) <= MAX_NAME or not _is_text(name):
+        raise ValueError(f"name must be text of 1 to {MAX_NAME} characters, got {name!r:.80}")
+    return name
+
+
+def checked_status(status: object) -> str:
+    """*status* if a driver may say it."""
+    if not isinstance(status, str) or len(status) > MAX_STATUS or not _is_text(status):
+        raise ValueError(f"status must be text of at most {MAX_STATUS} characters, got {status!r:.80}")
+    return status
+
+
+def _is_text(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def checked_timeout(timeout: float | None) -> float | None:
+    """*timeout* if it is ``None`` or a number of seconds."""
+    is_number = isinstance(timeout, int | float) and not isinstance(timeout, bool)
+    if timeout is not None and (not is_number or math.isnan(timeout) or timeout < 0):
+        raise ValueError(f"timeout must be None or a number of seconds >= 0, got {timeout!r}")
+    return timeout
