@@ -114,7 +114,7 @@ class Ledger:
     def change(self, task: str, decide: Decide) -> State:
         """Append the state that *decide* makes of a task, and have it on the disk.
 
-        :raises AcquireTimeoutError: somebody else was changing the roster all the time
+        :raises AlreadyOwnedError: somebody else was changing the roster all the time
         :raises OSError: it cannot be written, or may not outlive a loss of power
         """
         self._here()

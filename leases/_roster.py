@@ -9,7 +9,8 @@ from typing import Any
 
 from leases._change import Change, Decide
 from leases._driving import Coroner, looked_at, taken
-from leases._following import Follower, Following
+from leases._follower import Follower
+from leases._following import Following
 from leases._lease import StrPath
 from leases._ledger import Ledger
 from leases._roster_lines import GIVEN_UP, RUNNING, Lines, State, checked_name, checked_status, checked_timeout
@@ -115,7 +116,7 @@ class Roster:
         :param status: what is said about it at first
         :param data: anything that JSON can say, 64 KiB at most
         :raises TaskTakenError: there is such a task already, whatever has become of it
-        :raises AcquireTimeoutError: others were changing the roster all the time
+        :raises AlreadyOwnedError: others were changing the roster all the time
         :raises RecordError: what is at the path is no roster
         :raises OSError: it cannot be written
         :raises ValueError: what cannot be recorded
@@ -139,7 +140,7 @@ class Roster:
         :returns: its handle; ``before`` is what the one before left
         :raises TaskTakenError: it is not lost: it is driven, by whoever was faster for instance, or finished
         :raises LookupError: the roster does not have it
-        :raises AcquireTimeoutError: others were changing the roster all the time
+        :raises AlreadyOwnedError: others were changing the roster all the time
         :raises OSError: it cannot be written
         """
         name = checked_name(task.name if isinstance(task, Task) else task)
@@ -227,7 +228,7 @@ class Roster:
         state = view.get(name)
         if state is None:
             raise LookupError(f"{self.path}: no task {name!r}")
-        one = Following(self.path, self._coroner().task(view, state), callback)
+        one = Following(self.path, self._coroner().task(view, state), callback, self._follower.leave)
         self._follower.add(one, state)
         return one
 
@@ -237,7 +238,12 @@ class Roster:
         :param timeout: seconds, ``None`` for ever
         :raises TaskTimeoutError: it had not ended by then
         """
-        return self.follow(task).wait(checked_timeout(timeout))
+        checked_timeout(timeout)
+        following = self.follow(task)
+        try:
+            return following.wait(timeout)
+        finally:
+            following.cancel()
 
     # -- the file
 

@@ -157,7 +157,8 @@ class Lines:
         for number, line in enumerate(lines, self.count + 1):
             try:
                 before, self.count = self.count, 0
-                self._fold(_validator().validate_json(b"[" + line + b"]"))
+                (parsed,) = _validator().validate_json(b"[" + line + b"]")
+                self._fold([parsed])
             except (ValueError, KeyError, TypeError, AttributeError):
                 raise ValueError(f"line {number} is no line of a roster: {line[:80]!r}") from None
             finally:

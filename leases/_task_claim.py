@@ -52,7 +52,7 @@ class TaskClaim:
         :raises TaskLostError: it is not ours any more
         :raises RuntimeError: it is finished, or given up
         :raises ValueError: what cannot be recorded
-        :raises AcquireTimeoutError: the roster could not be changed in time
+        :raises AlreadyOwnedError: the roster could not be changed in time
         :raises OSError: it cannot be written; nothing was said then, or it may not survive a loss of power
         """
         self._say(RUNNING, status, data)

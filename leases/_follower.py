@@ -1,0 +1,193 @@
+"""Following tasks to their end: what their drivers write, or that they died without a word."""
+
+from __future__ import annotations
+
+import logging
+import os
+import queue
+import signal
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from leases._driving import Coroner, identity, task_of
+from leases._following import Following
+from leases._ledger import Ledger
+from leases._roster_lines import RUNNING, State
+from leases._roster_view import View
+from leases._task import Task
+from ownership import Judgement, OwnershipError, OwnerWatch, Verdict
+
+_TICK = 0.25  # seconds between two looks at the file
+_SURE = 5.0  # seconds between two looks at a driver whose end would wake us
+_log = logging.getLogger("leases")
+
+
+class Follower:
+    """Follows every task of one roster that somebody wants to know the end of, in one thread while there are any."""
+
+    def __init__(self, ledger: Ledger, path: str, registry: str | None, seams: dict[str, Any]) -> None:
+        self._ledger = ledger
+        self._coroner = Coroner(path, registry, seams)
+        self._processes = seams.get("processes")
+        self._reset()
+
+    def _reset(self) -> None:
+        self._process = os.getpid()
+        self._mutex: Any = threading.RLock()
+        self._watch = OwnerWatch(processes=self._processes)
+        self._watched: dict[str, Any] = {}
+        self._due: dict[str, float] = {}
+        self._followed: list[Following] = []
+        self._states: dict[str, State] = {}
+        self._seen: View | None = None
+        self._thread: threading.Thread | None = None
+        self._calls: queue.SimpleQueue[Callable[[], object]] | None = None
+
+    def add(self, one: Following, state: State) -> None:
+        """Follow *one* from now on.
+
+        :raises OSError: a thread cannot be started
+        """
+        if self._process != os.getpid():
+            self._reset()
+        with self._mutex:
+            try:
+                if one.callback is not None and self._calls is None:
+                    self._calls = _caller()
+                self._states.setdefault(one.name, state)
+                self._followed.append(one)
+                if self._thread is None:
+                    thread = threading.Thread(target=self._run, name="leases-roster", daemon=True)
+                    thread.start()
+                    self._thread = thread
+            except RuntimeError as error:
+                self._followed.remove(one)
+                raise OSError(12, f"a thread to follow tasks cannot be started: {error}", self._ledger.path) from None
+        self._watch.wake()
+
+    def leave(self, one: Following) -> bool:
+        """Follow *one* no more; whether it was followed, and has not ended."""
+        if self._process != os.getpid():
+            return False
+        with self._mutex:
+            if one not in self._followed:
+                return False
+            self._followed.remove(one)
+        self._watch.wake()
+        return True
+
+    def wake(self) -> None:
+        """The roster has changed."""
+        if self._followed and self._process == os.getpid():
+            self._watch.wake()
+
+    def _run(self) -> None:
+        if hasattr(signal, "pthread_sigmask"):  # signals are for the program's own threads
+            signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+        hints: frozenset[str] = frozenset()
+        while True:
+            with self._mutex:
+                if not self._followed:
+                    self._watch.close()
+                    self._watched.clear()
+                    self._due.clear()
+                    self._states.clear()
+                    self._seen = None
+                    self._thread = None
+                    return
+            try:
+                self._look(hints)
+                hints = self._watch.wait(_TICK)
+            except (OSError, OwnershipError) as error:  # nothing ends by that
+                for one in list(self._followed):
+                    one.last_error = error
+                time.sleep(_TICK)
+            except Exception:
+                _log.exception("%s: following goes on after an error", self._ledger.path)
+                time.sleep(_TICK)
+
+    def _look(self, hints: frozenset[str]) -> None:
+        """One look at every task: at its driver first, at its lines second."""
+        view = self._seen = self._ledger.read() or self._seen  # of one that was deleted what was seen last stands
+        open_ = {by for name in self._names() if (by := self._driver(view, name))}
+        dead = {by: judgement for by in open_ if view and (judgement := self._judged(view, by, hints)).verdict.is_dead}
+        if dead:
+            view = self._seen = self._ledger.read() or self._seen
+        ends: list[tuple[Following, Task]] = []
+        for one in list(self._followed):
+            task = self._ended(view, one, dead)
+            one.last_error = None
+            if task is not None:
+                ends.append((one, task))
+        if ends:
+            self._ledger.read(sync=True)
+            self._tell(ends)
+        for by in set(self._watched) - open_:
+            self._watch.discard(self._watched.pop(by))
+            self._due.pop(by, None)
+
+    def _names(self) -> set[str]:
+        return {one.name for one in list(self._followed)}
+
+    def _driver(self, view: View | None, name: str) -> str:
+        """Who is to be looked at for the task *name*; nobody if it has ended by its own word."""
+        state = view.get(name) if view is not None else None
+        if state is not None:
+            self._states[name] = state
+        state = self._states[name]
+        return state.by if state.state == RUNNING else ""
+
+    def _judged(self, view: View, by: str, hints: frozenset[str]) -> Judgement:
+        """What has become of a driver; looked at when that may have changed."""
+        now = time.monotonic()
+        known = self._coroner.judgements.get(by)
+        if known is not None and by not in hints and now < self._due.get(by, 0.0):
+            return known
+        watched = False
+        owner = identity(view, by)
+        if owner is not None:
+            self._watched.setdefault(by, owner)
+            watched = self._watch.add(owner)
+        self._due[by] = now + (_SURE if watched else 0.0)
+        return self._coroner.judge(view, by)
+
+    def _ended(self, view: View | None, one: Following, dead: dict[str, Judgement]) -> Task | None:
+        """The task as it ended, ``None`` if it has not."""
+        if view is None:
+            return None
+        state = view.get(one.name)
+        if state is None:
+            return None
+        if state.state == RUNNING and state.by not in dead:
+            judgement = self._coroner.judgements.get(state.by) or Judgement(Verdict.UNKNOWN, "not looked at yet")
+            one.last = task_of(view, state, judgement if not judgement.verdict.is_dead else None)
+            return None
+        return task_of(view, state, dead.get(state.by))
+
+    def _tell(self, ends: list[tuple[Following, Task]]) -> None:
+        for one, task in ends:
+            if not self.leave(one):  # cancelled meanwhile
+                continue
+            call = one.end(task)
+            if call is not None and self._calls is not None:
+                self._calls.put(call)
+
+
+def _caller() -> queue.SimpleQueue[Callable[[], object]]:
+    """A thread that calls what it is given, so that no callback keeps anybody else's end from being seen."""
+    calls: queue.SimpleQueue[Callable[[], object]] = queue.SimpleQueue()
+
+    def run() -> None:
+        if hasattr(signal, "pthread_sigmask"):
+            signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+        while True:
+            call = calls.get()
+            try:
+                call()
+            except BaseException:
+                _log.exception("a callback failed: %r", call)
+
+    threading.Thread(target=run, name="leases-roster-callbacks", daemon=True).start()
+    return calls

@@ -1,0 +1,724 @@
+"""The roster: who may say what about a task, who counts as lost, and how following ends; decisions, with fakes."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+import leases
+import ownership
+from leases import Restored, Roster, Task, TaskLostError, TaskTakenError, TaskTimeoutError
+from leases._change import Change
+from leases._roster_file import OpenRoster
+from leases._roster_lines import FINISHED, RUNNING, State
+from ownership import AlreadyOwnedError, InvalidRecordError, UnsupportedRecordError, Verdict
+from ownership._pulse import ProcessPulse
+from ownership.testing import FakeProcessTable
+from tests.support.processes import eventually
+from tests.support.records import snapshot
+
+PATIENCE = 30.0
+
+
+class Two(NamedTuple):
+    """Two processes, 1000 and 2000, and a roster as each sees it. What becomes of the second the first can see."""
+
+    path: Path
+    ours: FakeProcessTable
+    our: Roster
+    their: Roster
+
+    def names(self) -> dict[str, set[str]]:
+        """The names of the tasks by state, as we see it."""
+        found = self.our.restore()
+        return {field: {task.name for task in getattr(found, field)} for field in Restored._fields}
+
+
+@pytest.fixture
+def two(tmp_path: Path) -> Iterator[Two]:
+    with FakeProcessTable(pid=1000) as ours, FakeProcessTable(pid=2000) as theirs:
+        ours.add(2000, start_id=theirs.current().start_id)
+        theirs.add(1000, start_id=ours.current().start_id)
+        path = tmp_path / "x.roster"
+        yield Two(path, ours, Roster(path, processes=ours), Roster(path, processes=theirs))
+
+
+def appended(two: Two, state: State) -> None:
+    """What another program might append."""
+    with two.path.open("ab") as file:
+        file.write(state.line)
+
+
+# driving
+
+
+def test_a_task_is_driven_until_its_driver_finishes_it(two: Two) -> None:
+    task = two.our.start("a", "first", data={"n": 1})
+    found = two.our.task("a")
+    assert (found.state, found.status, found.data, found.token) == ("running", "first", {"n": 1}, task.token)
+    assert found.owner is not None
+    assert (found.owner.pid, found.verdict) == (1000, Verdict.LIVE)
+    task.update("second")
+    assert two.their.task("a")[1:4] == ("running", "second", {"n": 1})
+    task.update(data=[2])
+    assert two.their.task("a")[1:4] == ("running", "second", [2])
+    task.finish()
+    assert two.their.task("a")[1:4] == ("finished", "done", [2])
+    assert two.their.task("a").verdict is None
+    assert found.since <= two.our.task("a").updated
+
+
+def test_saying_that_it_is_finished_once_more_does_nothing(two: Two) -> None:
+    task = two.our.start("a")
+    task.finish("done")
+    task.finish("really")
+    assert two.our.task("a").status == "done"
+    with pytest.raises(RuntimeError, match="'a' is finished"):
+        task.update("more")
+    with pytest.raises(RuntimeError, match="'a' is finished"):
+        task.give_up()
+
+
+def test_a_name_is_used_once(two: Two) -> None:
+    task = two.our.start("a")
+    for roster in (two.our, two.their):
+        with pytest.raises(TaskTakenError, match="task 'a' is driven by pid 1000") as taken:
+            roster.start("a")
+        assert taken.value.task.name == "a"
+        assert taken.value.exit_code == 75
+        assert "follow()" in taken.value.hint
+    task.finish("well done")
+    with pytest.raises(TaskTakenError, match="is finished \\(well done\\)"):
+        two.their.start("a")
+
+
+def test_tokens_grow(two: Two) -> None:
+    tokens = [roster.start(str(number)).token for number, roster in enumerate((two.our, two.their, two.our))]
+    assert tokens == sorted(set(tokens))
+
+
+def test_tokens_grow_also_without_the_guard_and_with_a_clock_gone_back(two: Two) -> None:
+    clock = ownership.testing.FakeClock(wall_ns=2_000_000_000_000_000_000)
+    first = Roster(two.path, clock=clock, processes=two.ours).start("a").token
+    (two.path.parent / ".leases" / "x.roster.guard").unlink()
+    clock.step_wall(-1e9)
+    assert Roster(two.path, clock=clock, processes=two.ours).start("b").token > first
+
+
+def test_a_block_that_ends_finishes_the_task(two: Two) -> None:
+    with two.our.start("a"):
+        pass
+    assert two.our.task("a")[1:3] == ("finished", "done")
+
+
+def test_a_block_that_finished_it_is_left_alone(two: Two) -> None:
+    with two.our.start("a") as task:
+        task.finish("early")
+    assert two.our.task("a").status == "early"
+
+
+def test_a_block_that_raises_fails_it(two: Two) -> None:
+    with pytest.raises(ZeroDivisionError), two.our.start("a"):
+        _ = 1 / 0
+    assert two.our.task("a")[1:3] == ("finished", "failed: ZeroDivisionError: division by zero")
+
+
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit, asyncio.CancelledError])
+def test_a_block_that_is_interrupted_gives_it_up(two: Two, kind: type[BaseException]) -> None:
+    with pytest.raises(kind), two.our.start("a"):
+        raise kind
+    found = two.our.task("a")
+    assert found[1:3] == ("lost", f"interrupted: {kind.__name__}")
+    assert two.their.claim_lost("a").before == found
+
+
+def test_a_handle_that_was_dropped_can_be_had_again(two: Two) -> None:
+    two.our.start("a")
+    two.our.driven("a").finish()
+    with pytest.raises(LookupError, match="no task 'b'"):
+        two.our.driven("b")
+    two.their.start("c")
+    with pytest.raises(TaskTakenError, match="driven by pid 2000"):
+        two.our.driven("c")
+
+
+def test_threads_may_use_one_roster_and_many_rosters(tmp_path: Path) -> None:
+    rosters, failed = [Roster(tmp_path / "x") for _ in range(3)], []
+
+    def work(number: int) -> None:
+        try:
+            for turn in range(5):
+                with rosters[(number + turn) % 3].start(f"{number}-{turn}"):
+                    pass
+        except BaseException as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(PATIENCE)
+    assert not failed
+    assert len(rosters[0].restore().finished) == 20
+
+
+def test_a_signal_handler_cannot_change_what_it_interrupts_a_change_of(two: Two) -> None:
+    def handler(change: Change) -> State:
+        """As if a signal came while the change is decided."""
+        with pytest.raises(RuntimeError, match="a signal handler cannot change"):
+            two.our.start("b")
+        assert two.our.restore() == Restored((), (), ())  # to look is possible
+        return State("a", change.token, change.me.instance_id, RUNNING, since=1.0, at=1.0)
+
+    two.our._ledger.change("a", handler)
+    two.our.start("b").finish()
+    assert two.names() == {"running": {"a"}, "lost": set(), "finished": {"b"}}
+
+
+# being displaced
+
+
+def test_what_a_displaced_driver_says_is_refused(two: Two) -> None:
+    task = two.our.start("a", "ours")
+    known = two.our._ledger.read()
+    assert known is not None
+    state = known.get("a")
+    assert state is not None
+    their = two.their.start("b")
+    appended(two, state._replace(token=their.token + 1, by="f" * 32, status="theirs"))
+    for act in (task.update, task.finish, task.give_up, task.verify):
+        with pytest.raises(TaskLostError, match="took it over") as lost:
+            act()
+        assert (lost.value.reason, lost.value.exit_code) == ("owner-replaced", 76)
+        assert lost.value.task is not None
+    assert two.our.task("a").status == "theirs"
+    with pytest.raises(TaskLostError), task:
+        pass
+
+
+def test_a_block_whose_task_was_lost_does_nothing_at_its_end(two: Two) -> None:
+    def displaced() -> None:
+        with two.our.start("a") as task:
+            appended(two, State("a", task.token + 1, "f" * 32, RUNNING))
+            task.update("more")
+
+    with pytest.raises(TaskLostError):
+        displaced()
+    assert two.our.task("a").owner is None
+
+
+def test_the_handle_of_a_task_that_the_roster_does_not_have_is_lost(two: Two) -> None:
+    task = two.our.start("a")
+    two.path.unlink()
+    with pytest.raises(TaskLostError, match="does not have it any more") as lost:
+        task.finish()
+    assert lost.value.reason == "record-missing"
+
+
+# restoring
+
+
+def test_there_is_no_roster_before_the_first_task_and_looking_makes_none(two: Two) -> None:
+    before = snapshot(two.path.parent)
+    assert two.our.restore() == Restored((), (), ())
+    with pytest.raises(LookupError):
+        two.our.task("a")
+    with pytest.raises(LookupError):
+        two.our.follow("a")
+    assert snapshot(two.path.parent) == before
+
+
+@pytest.mark.parametrize("end", ["kill", "zombify", "reuse"])
+def test_a_task_whose_driver_is_gone_a_zombie_or_its_number_reused_is_lost(two: Two, end: str) -> None:
+    two.their.start("a", data=1)
+    two.their.start("b").finish()
+    two.our.start("c")
+    assert two.names() == {"running": {"a", "c"}, "lost": set(), "finished": {"b"}}
+    getattr(two.ours, end)(2000)
+    assert two.names() == {"running": {"c"}, "lost": {"a"}, "finished": {"b"}}
+    lost = two.our.restore().lost[0]
+    assert lost.verdict is not None
+    assert lost.verdict.is_dead
+    assert "2000" in lost.reason
+
+
+def doubts(two: Two, how: str) -> None:
+    if how == "stopped":
+        two.ours.stop(2000)
+    elif how == "failing":
+        two.ours.fail(2000)
+    elif how == "forbidden":
+        two.ours.fail(2000, "hidden", exists=True)
+    elif how == "no driver line":
+        kept = [line for line in two.path.read_bytes().splitlines(keepends=True) if b'"driver"' not in line]
+        two.path.write_bytes(b"".join(kept))
+    elif how == "damaged driver line":
+        two.path.write_bytes(two.path.read_bytes().replace(b'"pid":2000', b'"pid":-200'))
+    elif how == "other driver line":
+        two.path.write_bytes(two.path.read_bytes().replace(b'"boot_id":"00000000', b'"boot_id":"11111111'))
+
+
+@pytest.mark.parametrize(
+    "how", ["stopped", "failing", "forbidden", "no driver line", "damaged driver line", "other driver line"]
+)
+def test_doubt_is_running(two: Two, how: str) -> None:
+    two.their.start("a")
+    doubts(two, how)
+    assert two.names()["running"] == {"a"}
+    assert two.our.task("a").state == "running"
+    with pytest.raises(TaskTakenError):
+        two.our.claim_lost("a")
+    with pytest.raises(TaskTimeoutError):
+        two.our.wait("a", 0.05)
+
+
+@pytest.mark.parametrize("look", ["restore", "task", "claim_lost", "follow"])
+def test_what_was_finished_just_before_its_driver_died_is_not_lost(
+    two: Two, monkeypatch: pytest.MonkeyPatch, look: str
+) -> None:
+    """Drivers are judged first, and lines read second."""
+    task, observe = two.their.start("a"), two.ours.observe
+    ending = two.our._ledger.read().get("a")._replace(state=FINISHED)  # type: ignore[union-attr]
+
+    def last_words(pid: int) -> Any:
+        """It finishes and ends between our first read and our look at it."""
+        if pid == 2000 and two.ours.answers(2000):
+            appended(two, ending)
+            two.ours.kill(2000)
+        return observe(pid)
+
+    monkeypatch.setattr(two.ours, "observe", last_words)
+    if look == "restore":
+        assert two.names()["finished"] == {"a"}
+    elif look == "task":
+        assert two.our.task("a").state == "finished"
+    elif look == "follow":
+        assert two.our.wait("a", PATIENCE).state == "finished"
+    else:
+        with pytest.raises(TaskTakenError, match="is finished"):
+            two.our.claim_lost("a")
+    assert task.token == ending.token
+
+
+def test_looking_changes_nothing(two: Two) -> None:
+    two.their.start("a")
+    two.our.start("b").finish()
+    two.ours.kill(2000)
+    before = snapshot(two.path.parent)
+    two.our.restore()
+    two.our.task("a")
+    assert two.our.wait("a", PATIENCE).state == "lost"
+    assert snapshot(two.path.parent) == before
+
+
+# claiming what is lost
+
+
+def test_a_lost_task_is_taken_over_from_what_was_said_last(two: Two) -> None:
+    old = two.their.start("a", data={"step": 1})
+    old.update("half way", data={"step": 2})
+    lost_early = two.our.task("a")
+    with pytest.raises(TaskTakenError, match="driven by pid 2000"):
+        two.our.claim_lost(lost_early)
+    two.ours.kill(2000)
+    task = two.our.claim_lost("a")
+    assert task.before is not None
+    assert (task.before.status, task.before.data, task.before.state) == ("half way", {"step": 2}, "lost")
+    assert task.token > old.token
+    assert two.our.task("a")[1:4] == ("running", "half way", {"step": 2})
+    with pytest.raises(TaskTakenError):
+        two.our.claim_lost("a")
+    with pytest.raises(TaskLostError):
+        old.finish()
+    task.finish()
+    with pytest.raises(TaskTakenError, match="is finished"):
+        two.our.claim_lost("a")
+
+
+def test_a_task_that_is_given_up_may_be_claimed_at_once(two: Two) -> None:
+    old = two.our.start("a", data=7)
+    old.give_up("no time")
+    old.give_up()
+    assert two.our.task("a")[1:4] == ("lost", "no time", 7)
+    again = two.our.claim_lost("a")
+    with pytest.raises(TaskLostError):
+        old.update("after all")
+    again.finish()
+
+
+def test_claiming_what_is_not_there_is_a_lookup_error(two: Two) -> None:
+    with pytest.raises(LookupError):
+        two.our.claim_lost("a")
+
+
+# following
+
+
+def test_it_ends_as_what_its_driver_writes(two: Two) -> None:
+    task, told = two.their.start("a"), []
+    following = two.our.follow("a", told.append)
+    assert not following.ended
+    task.update("half way")
+    eventually(lambda: following.last.status == "half way")
+    task.finish("well", data=1)
+    found = following.wait(PATIENCE)
+    assert found[1:4] == ("finished", "well", 1)
+    eventually(lambda: told)
+    assert told == [found]
+
+
+def test_it_ends_as_lost_when_its_driver_dies_and_at_once(two: Two) -> None:
+    two.their.start("a")
+    following = two.our.follow("a")
+    eventually(lambda: following.last.verdict is Verdict.LIVE)
+    two.ours.kill(2000)
+    assert following.wait(PATIENCE).state == "lost"
+    assert two.our.wait("a", PATIENCE).state == "lost"
+
+
+def test_a_takeover_that_comes_first_is_followed(two: Two) -> None:
+    two.their.start("a")
+    two.ours.fail(2000)
+    following = two.our.follow("a")
+    task = two.our.start("b")
+    appended(two, State("a", task.token + 1, task._by, RUNNING, "theirs", since=1.0, at=1.0))
+    eventually(lambda: following.last.status == "theirs")
+    appended(two, State("a", task.token + 1, task._by, FINISHED, "done", since=1.0, at=2.0))
+    assert following.wait(PATIENCE).status == "done"
+
+
+def test_every_follower_is_told_once(two: Two) -> None:
+    task, told = two.their.start("a"), []
+    followings = [two.our.follow("a", told.append) for _ in range(5)]
+    task.finish()
+    assert [one.wait(PATIENCE).state for one in followings] == ["finished"] * 5
+    eventually(lambda: len(told) == 5)
+    two.ours.kill(2000)
+    late = two.our.follow("a", told.append)
+    assert late.wait(PATIENCE).state == "finished"
+    eventually(lambda: len(told) == 6)
+
+
+def test_a_callback_that_raises_or_blocks_is_in_nobodys_way(two: Two) -> None:
+    gate, told = threading.Event(), []
+
+    def bad(_: Task) -> None:
+        gate.wait(PATIENCE)
+        raise ValueError("bad")
+
+    task = two.their.start("a")
+    first, second = two.our.follow("a", bad), two.our.follow("a", told.append)
+    task.finish()
+    assert first.wait(PATIENCE) == second.wait(PATIENCE)
+    assert not told
+    gate.set()
+    eventually(lambda: told)
+
+
+async def _awaited(following: leases.Following) -> Task:
+    return await following
+
+
+def test_it_can_be_awaited_and_a_cancelled_wait_can_be_repeated(two: Two) -> None:
+    async def main() -> list[Task]:
+        task = two.their.start("a")
+        following = two.our.follow("a")
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(_awaited(following), 0.02)
+        both = asyncio.gather(_awaited(following), _awaited(following))
+        await asyncio.sleep(0)
+        await asyncio.to_thread(task.finish)
+        return [*await both, await following]
+
+    assert [task.state for task in asyncio.run(main())] == ["finished"] * 3
+
+
+def test_a_wait_that_takes_too_long_says_who_drives_it(two: Two) -> None:
+    two.their.start("a")
+    with pytest.raises(TaskTimeoutError, match="pid 2000") as timeout:
+        two.our.wait("a", 0.01)
+    assert isinstance(timeout.value, TimeoutError)
+    assert (timeout.value.exit_code, timeout.value.task.name) == (75, "a")
+
+
+def test_what_is_followed_no_more_ends_nobody(two: Two) -> None:
+    task, told = two.their.start("a"), []
+    following, other = two.our.follow("a", told.append), two.our.follow("a")
+
+    async def main() -> None:
+        waiting = asyncio.ensure_future(_awaited(following))
+        await asyncio.sleep(0)
+        following.cancel()
+        with pytest.raises(RuntimeError, match="not followed any more"):
+            await waiting
+
+    asyncio.run(main())
+    task.finish()
+    assert other.wait(PATIENCE).state == "finished"
+    other.cancel()
+    assert other.ended
+    assert not following.ended
+    with pytest.raises(RuntimeError, match="not followed any more"):
+        following.wait()
+    assert not told
+    eventually(lambda: two.our._follower._thread is None)
+
+
+def test_a_wait_that_took_too_long_follows_nothing_any_more(two: Two) -> None:
+    two.their.start("a")
+    with pytest.raises(TaskTimeoutError):
+        two.our.wait("a", 0.01)
+    eventually(lambda: two.our._follower._thread is None)
+
+
+def test_errors_that_may_pass_end_nothing(two: Two) -> None:
+    task = two.their.start("a")
+    following = two.our.follow("a")
+    good = two.path.read_bytes()
+    two.path.write_bytes(b"nothing\n")
+    eventually(lambda: isinstance(following.last_error, InvalidRecordError))
+    assert not following.ended
+    two.path.write_bytes(good)
+    task.finish()
+    assert following.wait(PATIENCE).state == "finished"
+    assert following.last_error is None
+
+
+def test_a_roster_that_was_deleted_ends_with_its_driver(two: Two) -> None:
+    two.their.start("a")
+    following = two.our.follow("a")
+    eventually(lambda: following.last.verdict is Verdict.LIVE)
+    two.path.unlink()
+    with pytest.raises(TaskTimeoutError):
+        following.wait(0.3)
+    two.ours.kill(2000)
+    assert following.wait(PATIENCE).state == "lost"
+
+
+def test_nothing_is_left_open_and_no_thread_runs_when_nothing_is_followed(two: Two) -> None:
+    two.their.start("a")
+    following = two.our.follow("a")
+    eventually(lambda: following.last.verdict is Verdict.LIVE)
+    assert [key for key in ProcessPulse._shared if key[0] == id(two.ours)]
+    two.ours.kill(2000)
+    following.wait(PATIENCE)
+    eventually(lambda: two.our._follower._thread is None)
+    assert not [key for key in ProcessPulse._shared if key[0] == id(two.ours)]
+
+
+# the file
+
+
+def test_a_torn_tail_is_skipped_by_readers_and_cut_by_the_next_append(two: Two) -> None:
+    two.our.start("a").finish("x" * 50)
+    two.our.start("b")
+    whole = two.path.read_bytes()
+    last = whole.rstrip(b"\n").rfind(b"\n") + 1
+    for size in range(last, len(whole)):
+        two.path.write_bytes(whole[:size])
+        assert two.names()["finished"] == {"a"}
+        assert two.path.stat().st_size == size
+    with pytest.raises(LookupError):
+        two.our.task("b")
+    two.their.start("c").finish()
+    assert two.names() == {"running": set(), "lost": set(), "finished": {"a", "c"}}
+    assert two.path.read_bytes().startswith(whole[:last])
+
+
+def test_torn_anywhere_it_can_be_read_and_changed(two: Two) -> None:
+    two.our.start("a").finish()
+    two.their.start("b")
+    whole = two.path.read_bytes()
+    first = whole.find(b"\n") + 1
+    for size in range(first, len(whole), 7):
+        two.path.write_bytes(whole[:size])
+        roster = Roster(two.path, processes=two.ours)
+        roster.restore()
+        roster.start("new").finish()
+        assert roster.task("new").state == "finished"
+
+
+def test_a_tail_that_a_loss_of_power_left_blank_is_cut(two: Two) -> None:
+    two.our.start("a").finish()
+    whole = two.path.read_bytes()
+    two.path.write_bytes(whole + b"\0" * 3_000_000)
+    assert two.names()["finished"] == {"a"}
+    two.our.start("b").finish()
+    assert two.path.stat().st_size < 3_000_000
+    two.path.write_bytes(two.path.read_bytes() + b"\0" * 3_000_000 + b"\n")
+    two.our.start("c").finish()
+    assert two.names()["finished"] == {"a", "b", "c"}
+
+
+def test_a_short_write_is_an_error_and_leaves_no_torn_line(two: Two, monkeypatch: pytest.MonkeyPatch) -> None:
+    task = two.our.start("a")
+    before = two.path.read_bytes()
+    write = os.write
+    monkeypatch.setattr(OpenRoster, "append", lambda self, lines: write(self.number, lines[:-5]))
+    for act in (task.finish, lambda: two.our.start("b"), lambda: two.their.start("c")):
+        with pytest.raises(OSError, match="No space left") as failed:
+            act()
+        assert (failed.value.errno, failed.value.filename) == (errno.ENOSPC, str(two.path))
+    monkeypatch.undo()
+    added = two.path.read_bytes().removeprefix(before)
+    assert b'"task"' not in added  # a whole line of a driver may stay: others may have read it
+    task.finish()
+    assert two.names() == {"running": set(), "lost": set(), "finished": {"a"}}
+
+
+def test_what_may_not_survive_is_an_error_and_what_was_begun_is_given_up(
+    two: Two, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task = two.our.start("a")
+    broken = [True]
+
+    def sync(_: OpenRoster) -> None:
+        if broken.pop() if broken else False:
+            raise OSError(errno.EIO, "lost", str(two.path))
+
+    monkeypatch.setattr(OpenRoster, "sync", sync)
+    with pytest.raises(OSError, match="lost"):
+        task.finish()
+    inode = two.path.stat().st_ino
+    task.finish()  # what the disk lost is written again, into a new file
+    assert two.path.stat().st_ino != inode
+    broken.append(True)
+    with pytest.raises(OSError, match="lost"):
+        two.our.start("b")
+    monkeypatch.undo()
+    assert two.our.task("b").state == "lost"
+
+
+@pytest.mark.parametrize("content", [b"", b"hello\n", b"{}\n", b'{"roster":"1"}\n', b'{"task":"a"}\n', b"\0" * 100])
+def test_a_file_that_is_no_roster_is_left_alone(two: Two, content: bytes) -> None:
+    two.path.write_bytes(content)
+    for act in (two.our.restore, lambda: two.our.start("a"), two.our.compact):
+        with pytest.raises(InvalidRecordError, match="no roster") as invalid:
+            act()
+        assert invalid.value.exit_code == 65
+    assert two.path.read_bytes() == content
+
+
+@pytest.mark.parametrize("kind", ["directory", "fifo", "socket"])
+def test_what_is_no_file_is_left_alone(two: Two, kind: str) -> None:
+    if kind == "directory":
+        two.path.mkdir()
+    elif kind == "fifo":
+        os.mkfifo(two.path)
+    else:
+        os.mknod(two.path, 0o140600)
+    for act in (two.our.restore, lambda: two.our.start("a")):
+        with pytest.raises(InvalidRecordError, match="no roster"):
+            act()
+
+
+def test_a_roster_of_a_later_format_is_left_alone(two: Two) -> None:
+    two.path.write_bytes(b'{"roster":2,"generation":1,"token":1}\n')
+    for act in (two.our.restore, lambda: two.our.start("a")):
+        with pytest.raises(UnsupportedRecordError, match="format 2"):
+            act()
+
+
+def test_a_damaged_line_is_an_error_that_says_which(two: Two) -> None:
+    two.our.start("a")
+    two.path.write_bytes(two.path.read_bytes() + b"damaged\n")
+    for roster in (two.our, two.their):
+        with pytest.raises(InvalidRecordError, match="line 4 is no line"):
+            roster.restore()
+        with pytest.raises(InvalidRecordError, match="line 4 is no line"):
+            roster.start("b")
+
+
+def test_a_symlink_leads_to_one_roster(two: Two) -> None:
+    link = two.path.with_name("link")
+    link.symlink_to(two.path.name)
+    Roster(link).start("a").finish()
+    Roster(link).compact()
+    assert link.is_symlink()
+    assert two.names()["finished"] == {"a"}
+
+
+def test_a_new_file_says_the_same(two: Two) -> None:
+    first, second = two.our.start("a", data=1), two.their.start("b")
+    two.our.start("c").finish()
+    for number in range(20):
+        first.update(str(number))
+    before, size = two.our.restore(), two.path.stat().st_size
+    two.path.chmod(0o640)
+    two.their.compact()
+    assert two.our.restore() == before
+    assert two.path.stat().st_size < size / 3
+    assert two.path.stat().st_mode & 0o777 == 0o640
+    first.finish()
+    second.finish()
+    assert two.names()["finished"] == {"a", "b", "c"}
+    with pytest.raises(FileNotFoundError):
+        Roster(two.path.with_name("none")).compact()
+    assert not two.path.with_name("x.roster.new").exists()
+
+
+def test_a_file_of_superseded_lines_is_replaced_by_itself(two: Two) -> None:
+    task = two.our.start("a")
+    state = two.our._ledger.read().get("a")  # type: ignore[union-attr]
+    assert state is not None
+    with two.path.open("ab") as file:
+        file.write(state.line * 1100)
+    task.update("more")
+    assert two.path.stat().st_size < 2000
+    assert two.our.task("a").status == "more"
+    task.finish()
+
+
+def test_what_a_killed_writer_left_is_in_nobodys_way(two: Two) -> None:
+    temporary = two.path.with_name("x.roster.new")
+    temporary.write_bytes(b"half")
+    two.our.start("a").finish()
+    assert not temporary.exists()
+    temporary.write_bytes(b"half")
+    two.our.compact()
+    assert not temporary.exists()
+    assert two.names()["finished"] == {"a"}
+
+
+def test_whoever_owns_the_path_keeps_changes_out_and_is_named(two: Two) -> None:
+    roster = Roster(two.path, timeout=0.0)
+    with ownership.acquire(two.path), pytest.raises(AlreadyOwnedError, match=f"pid {os.getpid()}"):
+        roster.start("a")
+    roster.start("a").finish()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"name": ""}, "name must be text of 1 to 512"),
+        ({"name": "x" * 513}, "name must be text"),
+        ({"name": 3}, "name must be text"),
+        ({"name": "\udc80"}, "name must be text"),
+        ({"name": "a", "status": "x" * 1025}, "status must be text"),
+        ({"name": "a", "status": None}, "status must be text"),
+        ({"name": "a", "data": object()}, "data must be what JSON can say"),
+        ({"name": "a", "data": "x" * 70000}, "data must be small"),
+        ({"name": "a", "data": float("inf")}, "JSON"),
+    ],
+)
+def test_what_cannot_be_recorded_is_a_value_error_and_records_nothing(
+    two: Two, arguments: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        two.our.start(**arguments)
+    assert two.our.restore() == Restored((), (), ())
+
+
+@pytest.mark.parametrize("timeout", [-1, float("nan"), "1", True])
+def test_a_timeout_that_cannot_be_is_a_value_error(tmp_path: Path, timeout: Any) -> None:
+    with pytest.raises(ValueError, match="timeout must be"):
+        Roster(tmp_path / "x", timeout=timeout)
+    with pytest.raises(ValueError, match="path must be"):
+        Roster("")
