@@ -140,6 +140,9 @@ def looked_at(change: Change, coroner: Coroner, name: str) -> tuple[State | None
     while state is not None:
         if state.state in (FINISHED, GIVEN_UP):
             return state, coroner.task(change.view, state)
+        known = coroner.judgements.get(state.by)
+        if known is not None and known.verdict.is_dead:  # which it stays, and these lines were read after that
+            return state, coroner.task(change.view, state)
         coroner.judge(change.view, state.by)
         again = change.reread().get(name)
         if again is not None and again.by == state.by:

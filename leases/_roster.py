@@ -95,10 +95,12 @@ class Roster:
 
         :raises LookupError: the roster does not have it
         """
-        coroner = self._coroner()
+        return self._looked_at(checked_name(name), self._coroner(), sync=True)
+
+    def _looked_at(self, name: str, coroner: Coroner, *, sync: bool = False) -> Task:
         while True:
-            view = self._ledger.read(sync=True) or Lines()
-            state = view.get(checked_name(name))
+            view = self._ledger.read(sync=sync) or Lines()
+            state = view.get(name)
             if state is None:
                 raise LookupError(f"{self.path}: no task {name!r}")
             if state.state != RUNNING or state.by in coroner.judgements:
@@ -122,9 +124,12 @@ class Roster:
         :raises ValueError: what cannot be recorded
         """
         checked_name(name), checked_status(status)
+        coroner, view = self._coroner(), self._ledger.read()
+        if view is not None and name in view.tasks:  # a name is used once: no need to wait for others' changes
+            raise taken(self.path, self._looked_at(name, coroner))
 
         def decide(change: Change) -> State:
-            known, task = looked_at(change, self._coroner(), name)
+            known, task = looked_at(change, coroner, name)
             if known is not None and task is not None:
                 raise taken(self.path, task)
             return State(name, change.token, change.me.instance_id, RUNNING, status, data, change.now, change.now)
@@ -144,10 +149,14 @@ class Roster:
         :raises OSError: it cannot be written
         """
         name = checked_name(task.name if isinstance(task, Task) else task)
+        coroner = self._coroner()
+        found = self._looked_at(name, coroner)
+        if found.state != "lost":  # so that who comes late waits for nobody
+            raise taken(self.path, found)
         before: list[Task] = []
 
         def decide(change: Change) -> State:
-            known, found = looked_at(change, self._coroner(), name)
+            known, found = looked_at(change, coroner, name)
             if known is None or found is None:
                 raise LookupError(f"{self.path}: no task {name!r}")
             if found.state != "lost":
