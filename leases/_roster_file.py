@@ -5,14 +5,16 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from collections.abc import Callable
 from os.path import dirname
 from types import TracebackType
-from typing import Self
+from typing import Any, Self, TypeVar
 
 from ownership import InvalidRecordError
 
 _FLAGS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
 _MODE = 0o600
+_T = TypeVar("_T")
 BLOCK = 1 << 20  # bytes that are read at once
 _HEAD = 256  # bytes within which the first line ends
 _NO_SYNC = frozenset({errno.EINVAL, errno.EROFS, errno.EOPNOTSUPP})  # fsync(2): nothing there to be written back
@@ -24,52 +26,62 @@ _HINTS = {
 
 
 class OpenRoster:
-    """The file, open. Where it leads later does not matter."""
+    """The file, open. Where it leads later does not matter.
+
+    Every error names it. The program around us may close every descriptor, and reuse their numbers: before every change
+    the number is compared with what was opened.
+    """
 
     def __init__(self, path: str, flags: int) -> None:
         self.path = path
         self._numbers: list[int] = []  # filled and emptied in one step, so that no signal handler loses it
         self._numbers.extend(map(os.open, (path,), (flags | _FLAGS,)))
+        self._identity: tuple[int, int] | None = None
+        self._identity = _identity(self._call(os.fstat, self._numbers[0]))
 
     @property
     def number(self) -> int:
         return self._numbers[0]
+
+    def _call(self, function: Callable[..., _T], *arguments: Any) -> _T:
+        try:
+            return function(*arguments)
+        except OSError as error:
+            raise told(error, self.path) from None
 
     def stat(self) -> os.stat_result:
         """What it is.
 
         :raises InvalidRecordError: not a regular file
         """
-        found = os.fstat(self.number)
+        found = self._call(os.fstat, self.number)
+        if _identity(found) != self._identity:
+            raise told(OSError(errno.EBADF, os.strerror(errno.EBADF)), self.path)
         if not stat.S_ISREG(found.st_mode):
             raise InvalidRecordError(f"{self.path}: not a regular file, so no roster", resource=self.path)
         return found
 
     def head(self) -> bytes:
         """Its first line, empty if there is none."""
-        first, end, _ = os.pread(self.number, _HEAD, 0).partition(b"\n")
+        first, end, _ = self._call(os.pread, self.number, _HEAD, 0).partition(b"\n")
         return first + end if end else b""
 
     def block(self, offset: int, length: int) -> bytes:
         """What is there from *offset* on, at most *length* bytes."""
-        return os.pread(self.number, length, offset)
+        return self._call(os.pread, self.number, length, offset)
 
     def append(self, lines: bytes) -> int:
         """Append *lines* in one write; how many bytes were written.
 
         :raises OSError: nothing was written
         """
-        try:
-            return os.write(self.number, lines)
-        except OSError as error:
-            raise told(error, self.path) from None
+        self.stat()
+        return self._call(os.write, self.number, lines)
 
     def cut(self, size: int) -> None:
         """Take away what stands behind its last whole line."""
-        try:
-            os.ftruncate(self.number, size)
-        except OSError as error:
-            raise told(error, self.path) from None
+        self.stat()
+        self._call(os.ftruncate, self.number, size)
 
     def sync(self) -> None:
         """Whatever was read or written by now outlives a loss of power.
@@ -77,14 +89,19 @@ class OpenRoster:
         :raises OSError: it may not
         """
         try:
-            os.fsync(self.number)
+            self._call(os.fsync, self.number)
         except OSError as error:
             if error.errno not in _NO_SYNC:
-                raise told(error, self.path) from None
+                raise
 
     def close(self) -> None:
-        if self._numbers:
-            list(map(os.close, map(self._numbers.pop, (0,))))
+        """Close it, if the number still stands for it."""
+        try:
+            if self._numbers and self._identity in (None, _identity(os.fstat(self.number))):
+                list(map(os.close, map(self._numbers.pop, (0,))))
+        except (OSError, IndexError):
+            pass
+        self._numbers.clear()
 
     def __enter__(self) -> Self:
         return self
@@ -96,6 +113,10 @@ class OpenRoster:
 
     def __del__(self) -> None:
         self.close()
+
+
+def _identity(found: os.stat_result) -> tuple[int, int]:
+    return found.st_dev, found.st_ino
 
 
 def opened(path: str, *, writing: bool = False) -> OpenRoster:
@@ -110,11 +131,7 @@ def opened(path: str, *, writing: bool = False) -> OpenRoster:
         if error.errno in (errno.ELOOP, errno.EISDIR, errno.ENXIO):
             raise InvalidRecordError(f"{path}: not a regular file, so no roster", resource=path) from None
         raise told(error, path) from None
-    try:
-        one.stat()
-    except BaseException:
-        one.close()
-        raise
+    one.stat()
     return one
 
 

@@ -32,7 +32,10 @@ from typing import Any
 
 BEGIN, END = "/marker/begin", "/marker/end"
 
-CHANGING = ("flock", "link", "linkat", "unlink", "unlinkat", "rename", "renameat", "renameat2", "write", "pwrite64")
+CHANGING = (
+    *("flock", "link", "linkat", "unlink", "unlinkat", "rename", "renameat", "renameat2", "write", "pwrite64"),
+    *("fsync", "ftruncate"),
+)
 MAKING = ("openat", "mkdir", "mkdirat", "fchmod", "fchown", "fchownat", "utimensat")
 READING = ("fstat", "newfstatat", "statx", "lstat", "stat", "pread64", "read", "getdents64", "readlink", "pidfd_open")
 ENDING = ("close", "clone", "clone3")
@@ -245,6 +248,8 @@ def _warm_up(ownership: Any) -> None:
     """Import, compile and cache whatever a first operation would."""
     import tempfile
 
+    import leases
+
     with tempfile.TemporaryDirectory() as folder:
         for _ in range(2):
             claim = ownership.acquire(folder + "/warm")
@@ -253,6 +258,7 @@ def _warm_up(ownership: Any) -> None:
             claim.release()
             ownership.reclaim(folder + "/warm")
             ownership.inspect(folder + "/warm")
+            leases.Roster(folder + "/roster").restore()
     gc.collect()
     gc.freeze()
     gc.disable()
@@ -441,6 +447,26 @@ class Actor:
         token = claim.token
         claim.release()
         _say({"token": token, "took": took})
+
+    def roster(self) -> None:
+        """Change a roster: ``start`` a task, ``finish`` one, ``claim_lost`` one, or ``compact`` it; then again."""
+        import leases
+
+        roster, what = leases.Roster(self.path, timeout=10), self.keywords["what"]
+        task = roster.start(f"{os.getpid()}") if what == "finish" else None
+        lost = self.keywords.get("lost")
+        acts = {
+            "start": lambda: roster.start("new").token,
+            "finish": lambda: task.finish(),  # type: ignore[union-attr]
+            "claim_lost": lambda: roster.claim_lost(lost).token,
+            "compact": roster.compact,
+        }
+        self._between(acts[what])
+        _say({"running": [one.name for one in roster.restore().running if one.name != "live"]})
+        self._pause()
+        with roster.start(f"again {os.getpid()}"):
+            pass
+        self._finish()
 
     def die(self) -> None:
         """Acquire, and be killed as the owner."""
