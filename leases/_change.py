@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import TypeAlias
 
+from leases._roster_file import OpenRoster
 from leases._roster_lines import State, encoded
 from leases._roster_view import View
-from ownership import Claim, OwnerIdentity
+from ownership import Claim, OwnerIdentity, OwnershipError
 
 
 class Change:
@@ -40,3 +42,46 @@ class Change:
 
 
 Decide: TypeAlias = "Callable[[Change], State]"
+
+
+class DoesNotCount(Exception):
+    """What was appended is not what everybody reads: somebody else wrote at the same time."""
+
+
+class Attempt:
+    """One call that changes a roster: what it has open, and what it has written so far.
+
+    :ivar written: what was appended last, whether it counts or not
+    """
+
+    def __init__(self, task: str, decide: Decide | None) -> None:
+        self.task, self.decide = task, decide
+        self.files: list[OpenRoster] = []
+        self.claims: list[Claim] = []
+        self.sections: list[AbstractContextManager[None]] = []
+        self.written: State | None = None
+
+    def critical(self) -> AbstractContextManager[None]:
+        """A section in which nobody can break what we own meanwhile."""
+        section = self.claims[-1].critical()
+        self.sections.append(section)
+        return section
+
+    def let_go(self) -> None:
+        """Others may change it.
+
+        What was written stays written: that a release is put off is no failure, the keeper goes on trying.
+        """
+        for section in self.sections:
+            section.__exit__(None, None, None)  # a signal handler may have raised right before it began, or was left
+        for claim in self.claims:
+            try:
+                claim.release()
+            except (OSError, OwnershipError):
+                pass
+
+    def end(self) -> None:
+        """Hold nothing any more; may be repeated until it is done."""
+        self.let_go()
+        for file in self.files:
+            file.close()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import _thread
+import errno
 import logging
 import os
 import queue
@@ -42,7 +44,7 @@ class Follower:
         self._followed: list[Following] = []
         self._states: dict[str, State] = {}
         self._seen: View | None = None
-        self._thread: threading.Thread | None = None
+        self._runner: object | None = None  # whose thread runs, if one does
         self._calls: queue.SimpleQueue[Callable[[], object]] | None = None
 
     def add(self, one: Following, state: State) -> None:
@@ -53,18 +55,23 @@ class Follower:
         if self._process != os.getpid():
             self._reset()
         with self._mutex:
+            idle = self._runner is None
             try:
                 if one.callback is not None and self._calls is None:
                     self._calls = _caller()
                 self._states.setdefault(one.name, state)
                 self._followed.append(one)
-                if self._thread is None:
-                    thread = threading.Thread(target=self._run, name="leases-roster", daemon=True)
-                    thread.start()
-                    self._thread = thread
-            except RuntimeError as error:
-                self._followed.remove(one)
-                raise OSError(12, f"a thread to follow tasks cannot be started: {error}", self._ledger.path) from None
+                if idle:
+                    self._runner = object()
+                    _thread.start_new_thread(self._run, (self._runner,))  # one step: no signal handler splits it
+            except BaseException as error:
+                if idle:
+                    self._runner = None  # if it was started after all, it ends by that
+                self._followed[:] = [other for other in self._followed if other is not one]
+                if isinstance(error, RuntimeError):
+                    told = f"a thread to follow tasks cannot be started: {error}"
+                    raise OSError(errno.ENOMEM, told, self._ledger.path) from None
+                raise
         self._watch.wake()
 
     def leave(self, one: Following) -> bool:
@@ -83,19 +90,21 @@ class Follower:
         if self._followed and self._process == os.getpid():
             self._watch.wake()
 
-    def _run(self) -> None:
+    def _run(self, me: object) -> None:
         if hasattr(signal, "pthread_sigmask"):  # signals are for the program's own threads
             signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         hints: frozenset[str] = frozenset()
         while True:
             with self._mutex:
+                if self._runner is not me:
+                    return
                 if not self._followed:
                     self._watch.close()
                     self._watched.clear()
                     self._due.clear()
                     self._states.clear()
                     self._seen = None
-                    self._thread = None
+                    self._runner = None
                     return
             try:
                 self._look(hints)
@@ -189,5 +198,5 @@ def _caller() -> queue.SimpleQueue[Callable[[], object]]:
             except BaseException:
                 _log.exception("a callback failed: %r", call)
 
-    threading.Thread(target=run, name="leases-roster-callbacks", daemon=True).start()
+    _thread.start_new_thread(run, ())
     return calls

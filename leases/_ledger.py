@@ -6,29 +6,18 @@ import errno
 import os
 import threading
 import time
-from pathlib import Path
-from typing import Any, NamedTuple
-
-from pydantic_core import from_json
+from collections.abc import Callable
+from typing import Any
 
 import ownership
-from leases._change import Change, Decide
+from leases._change import Attempt, Change, Decide, DoesNotCount
 from leases._roster_file import OpenRoster, created, discard_prepared, opened, prepared, settled, told
-from leases._roster_lines import State, head, state_of
+from leases._roster_lines import State, head, read_back
 from leases._roster_view import View
 from ownership import Claim, InvalidRecordError, OwnershipError, OwnershipLostError
 
 _ATTEMPTS = 16
 _MUCH = 1000  # superseded lines, and more than half of all: a new file is worth its while
-
-
-class _Attempt(NamedTuple):
-    """One call of :meth:`Ledger.change`: what it has open, and what it has written so far."""
-
-    task: str
-    decide: Decide
-    files: list[OpenRoster]
-    written: list[State]
 
 
 class Ledger:
@@ -117,20 +106,34 @@ class Ledger:
         :raises AlreadyOwnedError: somebody else was changing the roster all the time
         :raises OSError: it cannot be written, or may not outlive a loss of power
         """
+        state = self._run(Attempt(task, decide), self._written)
+        assert state is not None
+        return state
+
+    def compact(self) -> None:
+        """Replace the file by one without superseded lines.
+
+        :raises FileNotFoundError: there is none
+        """
+        self._run(Attempt("", None), self._compacted)
+
+    def _run(self, attempt: Attempt, act: Callable[[Claim, Attempt], State | None]) -> State | None:
         self._here()
-        attempt = _Attempt(task, decide, [], [])
         try:
-            with self._turn:
-                self._enter()
-                try:
-                    state = self._carried_out(attempt)
-                finally:
-                    self._changing = False
-            self._sync(attempt.files[-1])
-            return state
-        finally:
-            for file in attempt.files:
-                file.close()
+            try:
+                with self._turn:
+                    self._enter()
+                    try:
+                        state = self._carried_out(attempt, act)
+                    finally:
+                        self._changing = False
+                self._sync(attempt.files[-1])
+                return state
+            finally:
+                attempt.end()
+        except BaseException:
+            attempt.end()  # again: a signal handler may have raised on the way out
+            raise
 
     def _enter(self) -> None:
         if self._changing:
@@ -144,19 +147,19 @@ class Ledger:
             self._doubtful = True  # the next fsync of that file may say nothing of what this one lost: fsync(2)
             raise
 
-    def _carried_out(self, attempt: _Attempt) -> State:
+    def _carried_out(self, attempt: Attempt, act: Callable[[Claim, Attempt], State | None]) -> State | None:
         for _ in range(_ATTEMPTS):
             claim = self._acquired()
+            attempt.claims.append(claim)
             try:
                 with self._mutex:
-                    state = self._written(claim, attempt)
-                if state is not None:
-                    claim.verify()
-                    return state
-            except (OwnershipLostError, FileExistsError):  # broken meanwhile: look what became of it
+                    state = act(claim, attempt)
+                claim.verify()
+                return state
+            except (DoesNotCount, OwnershipLostError, FileExistsError):  # broken meanwhile: look what became of it
                 continue
             finally:
-                _let_go(claim)
+                attempt.let_go()
         raise OSError(errno.EAGAIN, "it keeps being changed from outside", self.path)
 
     def _acquired(self) -> Claim:
@@ -168,81 +171,72 @@ class Ledger:
             **self._seams,
         )
 
-    def _written(self, claim: Claim, attempt: _Attempt) -> State | None:
-        """Append it, and see that it counts; ``None`` if it does not."""
-        file = self._open()
-        attempt.files.append(file)
-        view = self._refreshed(file)
+    def _written(self, claim: Claim, attempt: Attempt) -> State:
+        """Append it, and see that it counts."""
+        file, view = self._opened(attempt), self._view
+        assert attempt.decide is not None
+        assert view is not None
         if self._doubtful:
-            view = self._rewritten(view, claim, attempt)
+            view = self._rewritten(view, attempt)
             file = attempt.files[-1]
-        if attempt.written and view.get(attempt.task) == attempt.written[-1]:
-            return attempt.written[-1]
+        if attempt.written is not None and view.get(attempt.task) == attempt.written:
+            return attempt.written
         change = Change(view, claim, self.now, lambda: self._refreshed(file))
         decided = attempt.decide(change)
         if change.view.get(attempt.task) == decided:
             return decided
         lines = change.lines(decided)
-        state = state_of(from_json(lines.rpartition(b"\n")[0].rpartition(b"\n")[2]))  # as everybody will read it
-        assert state is not None
+        state = read_back(lines)
         if change.view.torn:
-            with claim.critical():
+            with attempt.critical():
                 file.cut(change.view.offset)
-        attempt.written.append(state)
-        self._append(file, lines, change.view, claim)
+        attempt.written = state
+        self._append(file, lines, change.view, attempt)
         if self._refreshed(file).get(state.task) != state:
-            return None
-        self._tidy(claim, attempt)
+            raise DoesNotCount
+        self._tidy(attempt)
         return state
 
-    def _append(self, file: OpenRoster, lines: bytes, view: View, claim: Claim) -> None:
+    def _opened(self, attempt: Attempt) -> OpenRoster:
+        try:
+            file = opened(self.path, writing=True)
+        except FileNotFoundError:
+            if attempt.decide is None:
+                raise
+            created(self.path, head(time.time_ns(), 0), self.registry)
+            file = opened(self.path, writing=True)
+        attempt.files.append(file)
+        self._refreshed(file)
+        return file
+
+    def _append(self, file: OpenRoster, lines: bytes, view: View, attempt: Attempt) -> None:
         count = file.append(lines)
         if count != len(lines):
             whole = lines[:count].rfind(b"\n") + 1  # a whole line may have been read by others
-            with claim.critical():
+            with attempt.critical():
                 file.cut(view.offset + whole)
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), self.path)
 
-    def _open(self) -> OpenRoster:
-        try:
-            return opened(self.path, writing=True)
-        except FileNotFoundError:
-            created(self.path, head(time.time_ns(), 0), self.registry)
-            return opened(self.path, writing=True)
-
     # -- being rid of what is superseded
 
-    def compact(self) -> None:
-        """Replace the file by one without superseded lines.
+    def _compacted(self, _: Claim, attempt: Attempt) -> None:
+        self._opened(attempt)
+        assert self._view is not None
+        self._rewritten(self._view, attempt)
 
-        :raises FileNotFoundError: there is none
-        """
-        self._here()
-        with self._turn:
-            self._enter()
-            claim = None
-            try:
-                claim = self._acquired()
-                with self._mutex, opened(self.path, writing=True) as file:
-                    self._rewritten(self._refreshed(file), claim, None)
-            finally:
-                self._changing = False
-                if claim is not None:
-                    _let_go(claim)
-
-    def _tidy(self, claim: Claim, attempt: _Attempt) -> None:
+    def _tidy(self, attempt: Attempt) -> None:
         view = self._view
         if view is not None and view.waste > _MUCH and view.waste * 2 > view.count:
             try:
-                self._rewritten(view, claim, attempt)
+                self._rewritten(view, attempt)
             except (OSError, OwnershipError):  # what was to be written is written; another time
                 pass
 
-    def _rewritten(self, view: View, claim: Claim, attempt: _Attempt | None) -> View:
+    def _rewritten(self, view: View, attempt: Attempt) -> View:
         """In its critical section nobody can evict us: what others append is not lost."""
         try:
             temporary = prepared(self.path, view.whole(time.time_ns()))
-            with claim.critical():
+            with attempt.critical():
                 os.rename(temporary, self.path)
         except BaseException as error:
             discard_prepared(self.path)
@@ -252,23 +246,5 @@ class Ledger:
         settled(self.path)
         self._doubtful = False
         file = opened(self.path, writing=True)
-        if attempt is not None:
-            attempt.files.append(file)
-        try:
-            return self._refreshed(file)
-        finally:
-            if attempt is None:
-                file.close()
-
-
-def _let_go(claim: Claim) -> None:
-    """What was written stays written: that the release is put off is no failure, the keeper goes on trying."""
-    try:
-        claim.release()
-    except (OSError, OwnershipError):
-        pass
-
-
-def path_of(path: Path | str) -> str:
-    """The canonical path of a roster: its claim and its file are beside what a symlink leads to."""
-    return os.path.realpath(path)
+        attempt.files.append(file)
+        return self._refreshed(file)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from os import fspath
 from typing import Any
 
@@ -134,7 +134,7 @@ class Roster:
                 raise taken(self.path, task)
             return State(name, change.token, change.me.instance_id, RUNNING, status, data, change.now, change.now)
 
-        return TaskClaim(self._ledger, self._begun(name, decide))
+        return self._begun(name, decide)
 
     def claim_lost(self, task: Task | str) -> TaskClaim:
         """Drive a lost task on, from what was last said about it. Of many who try exactly one does.
@@ -166,7 +166,7 @@ class Roster:
                 token=change.token, by=change.me.instance_id, state=RUNNING, since=change.now, at=change.now
             )
 
-        return TaskClaim(self._ledger, self._begun(name, decide), before[0])
+        return self._begun(name, decide, before)
 
     def driven(self, name: str) -> TaskClaim:
         """The handle of a task that this process drives already, whoever dropped the one it had.
@@ -188,8 +188,8 @@ class Roster:
         self._ledger.change(name, decide)
         return TaskClaim(self._ledger, found[0])
 
-    def _begun(self, name: str, decide: Decide) -> State:
-        """Have what *decide* says written, or nothing: what was written nevertheless is given up."""
+    def _begun(self, name: str, decide: Decide, before: Sequence[Task] = ()) -> TaskClaim:
+        """The handle of what *decide* begins, or nothing of it: what was written nevertheless is given up."""
         tried: list[State] = []
 
         def noted(change: Change) -> State:
@@ -198,12 +198,12 @@ class Roster:
 
         try:
             state = self._ledger.change(name, noted)
+            self._follower.wake()
+            return TaskClaim(self._ledger, state, before[0] if before else None)
         except BaseException:
             for one in tried:
                 self._undo(name, one)
             raise
-        self._follower.wake()
-        return state
 
     def _undo(self, name: str, tried: State) -> None:
         def decide(change: Change) -> State:

@@ -95,6 +95,12 @@ def state_of(line: dict[str, Any]) -> State:
     )
 
 
+def read_back(lines: bytes) -> State:
+    """The state that the last of *lines* says, as everybody will read it."""
+    found = _validator().validate_json(b"[" + lines.rstrip(b"\n").rpartition(b"\n")[2] + b"]")
+    return state_of(found[0])
+
+
 @functools.cache
 def _validator() -> SchemaValidator:
     """Reads a list of lines. Made when it is first needed."""

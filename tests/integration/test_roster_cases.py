@@ -184,6 +184,82 @@ def test_closed_descriptors_do_no_harm(path: Path) -> None:
     assert found == ["finished", True]
 
 
+INTERRUPTED = """
+import itertools, warnings
+import leases
+from tests.support.injection import Interrupter
+warnings.simplefilter("ignore")
+
+class Interruption(BaseException):
+    pass
+
+def interrupt():
+    raise Interruption
+
+what, step = sys.argv[2], int(sys.argv[3])
+faults = []
+for number in itertools.count(1, step):
+    path = f"{sys.argv[1]}-{number % 2}"  # a new one each time: reading more lines takes more points
+    if os.path.exists(path):
+        os.unlink(path)
+    roster, name = leases.Roster(path, timeout=5), "task"
+    roster.start("first").finish()
+    task = None
+    if what in ("update", "finish"):
+        task = roster.start(name)
+    elif what == "claim_lost":
+        roster.start(name).give_up()
+    acts = {
+        "start": lambda: roster.start(name),
+        "claim_lost": lambda: roster.claim_lost(name),
+        "update": lambda: task.update("more"),
+        "finish": lambda: task.finish(),
+        "compact": roster.compact,
+        "follow": lambda: roster.follow(name).wait(5),
+    }
+    if what == "follow":
+        roster.start(name).finish()
+    interrupter = Interrupter(interrupt)
+    try:
+        got = interrupter.run(number, acts[what])
+    except Interruption:
+        got = None
+    if not interrupter.point:
+        break
+    running = [one.name for one in roster.restore().running]
+    if what in ("start", "claim_lost"):
+        if running != ([name] if got is not None else []):
+            faults.append([interrupter.point, running, got is not None])
+        task = got
+    if task is not None:
+        task.finish()
+    late = []
+    other = threading.Thread(target=lambda: late.append(leases.Roster(path, timeout=5).start("other").finish()))
+    other.start()
+    other.join(20)
+    if not late or (late := roster.restore().running):
+        faults.append([interrupter.point, "others", len(late)])
+    if len(faults) > 5:
+        break
+say([number, faults])
+"""
+
+
+@pytest.mark.parametrize("what", ["start", "claim_lost", "finish", "compact", "follow"])
+def test_interrupted_anywhere_there_is_a_handle_or_nothing_of_ours(path: Path, what: str) -> None:
+    count, faults = run(INTERRUPTED, path, what, 17)
+    assert not faults
+    assert count > 17
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("what", ["start", "claim_lost", "update", "finish", "compact", "follow"])
+def test_interrupted_at_each_point_there_is_a_handle_or_nothing_of_ours(path: Path, what: str) -> None:
+    count, faults = run(INTERRUPTED, path, what, 1, patience=600)
+    assert not faults
+    assert count > 17
+
+
 # many
 
 

@@ -468,14 +468,14 @@ def test_what_is_followed_no_more_ends_nobody(two: Two) -> None:
     with pytest.raises(RuntimeError, match="not followed any more"):
         following.wait()
     assert not told
-    eventually(lambda: two.our._follower._thread is None)
+    eventually(lambda: two.our._follower._runner is None)
 
 
 def test_a_wait_that_took_too_long_follows_nothing_any_more(two: Two) -> None:
     two.their.start("a")
     with pytest.raises(TaskTimeoutError):
         two.our.wait("a", 0.01)
-    eventually(lambda: two.our._follower._thread is None)
+    eventually(lambda: two.our._follower._runner is None)
 
 
 def test_errors_that_may_pass_end_nothing(two: Two) -> None:
@@ -509,7 +509,7 @@ def test_nothing_is_left_open_and_no_thread_runs_when_nothing_is_followed(two: T
     assert [key for key in ProcessPulse._shared if key[0] == id(two.ours)]
     two.ours.kill(2000)
     following.wait(PATIENCE)
-    eventually(lambda: two.our._follower._thread is None)
+    eventually(lambda: two.our._follower._runner is None)
     assert not [key for key in ProcessPulse._shared if key[0] == id(two.ours)]
 
 
