@@ -5,6 +5,7 @@ from __future__ import annotations
 from leases._following import Following
 from leases._gate import Gate
 from leases._lease import Lease, LeaseLostError, acquire
+from leases._lines import append_line, read_lines
 from leases._roster import Roster
 from leases._task import Restored, Task
 from leases._task_claim import TaskClaim
@@ -25,5 +26,7 @@ __all__ = [
     "TaskTakenError",
     "TaskTimeoutError",
     "acquire",
+    "append_line",
+    "read_lines",
     "release_if_frozen",
 ]

@@ -1,0 +1,181 @@
+"""Files of lines that one holder at a time appends to: session files, journals, logs of decisions."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+from leases._lease import Lease, StrPath
+from ownership import Claim
+
+_NEWLINE = b"\n"
+_BLOCK = 1 << 16  # bytes read at a time
+_NO_WAIT: int = getattr(os, "O_NONBLOCK", 0)  # a FIFO must not keep us
+# without following a link: the path was resolved when the lease was acquired
+_FLAGS: int = _NO_WAIT | os.O_RDWR | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
+
+log = logging.getLogger("leases")
+
+
+def append_line(
+    lease: Lease | Claim,
+    line: str | bytes,
+    *,
+    path: StrPath | None = None,
+    fsync: bool = False,
+    mode: int = 0o600,
+    timeout: float | None = 1.0,
+) -> None:
+    """Append *line* to the file that *lease* is about, whole or not at all, and only if the lease is ours.
+
+    Guaranteed: it is written in ``lease.critical()``: once another has taken over, nothing of ours follows its lines,
+    however long this process was paused. A line and its final newline are one write; if the system takes less of it,
+    that is taken back and an error, never completed by a second write. What a writer that died has left behind the
+    last newline is cut first. A call that raises has appended nothing, unless a signal handler raised.
+
+    Not guaranteed: anything against writers that hold no lease. Without *fsync*, that the line outlives a power loss;
+    with it, contenders wait for the disk too.
+
+    :param line: text (as UTF-8) or bytes, without a newline
+    :param path: another resource of the lease (``also=``); in whatever spelling
+    :param fsync: have it on the disk, and the name of a new file too, before this returns
+    :param mode: of the file if it is made here, whatever the umask
+    :param timeout: seconds to wait for the guard, ``None`` for ever
+    :raises LeaseLostError: the lease is not ours any more; :class:`ownership.OwnershipLostError` of a claim
+    :raises GuardTimeoutError: somebody else was inside the guard for *timeout* seconds
+    :raises OSError: it cannot be written, the disk is full for instance
+    :raises ValueError: an argument that cannot be right
+    """
+    raw = _encoded(line)
+    if type(mode) is not int or not 0 <= mode <= 0o777:
+        raise ValueError(f"mode must be an integer from 0 to 0o777, got {mode!r}")
+    target = os.fspath(lease.path if path is None else _resource_of(lease, path))
+    with lease.critical(timeout):
+        try:
+            torn = _append(target, raw, fsync, mode)
+        except OSError as error:
+            if error.filename is None:
+                error.filename = target
+            raise
+    if torn:
+        log.warning("%s: the last %d bytes, a line that its writer did not finish, were cut", target, torn)
+
+
+def read_lines(path: StrPath, offset: int = 0) -> Iterator[bytes]:
+    """The lines of *path*, without their newlines; whatever its holder does meanwhile.
+
+    Guaranteed: only lines that are whole, and that stay: those that were complete when the first one was asked for.
+    What follows the last newline may be a line that is being written, or a torn one that the next append cuts.
+
+    To follow the file, go on from *offset* plus the length of every line that was read and one for each newline.
+
+    :param offset: where to begin, in bytes: 0, or where a line begins
+    :raises OSError: it cannot be read, or is no regular file; when the first line is asked for
+    :raises ValueError: an argument that cannot be right
+    """
+    if type(offset) is not int or offset < 0:
+        raise ValueError(f"offset must be an integer >= 0, got {offset!r}")
+    return _lines(path, offset)
+
+
+def _encoded(line: str | bytes) -> bytes:
+    if not isinstance(line, str | bytes):
+        raise ValueError(f"line must be text or bytes, got {line!r}")
+    raw = line.encode("utf-8") if isinstance(line, str) else line  # a UnicodeEncodeError is a ValueError
+    if _NEWLINE in raw:
+        raise ValueError(f"line must not hold a newline, one is added at its end; got {line[:200]!r}")
+    return raw + _NEWLINE
+
+
+def _resource_of(lease: Lease | Claim, path: StrPath) -> Path:
+    found = Path(os.path.realpath(os.fsdecode(path)))
+    if found not in lease.tokens:
+        held = ", ".join(map(str, lease.tokens))
+        raise ValueError(f"path must be a resource of the lease ({held}), got {os.fspath(path)!r}")
+    return found
+
+
+def _append(path: str, raw: bytes, fsync: bool, mode: int) -> int:
+    """:returns: how many bytes of a torn line were cut"""
+    numbers: list[int] = []
+    try:
+        # filled and emptied in single steps, so that no signal handler that raises leaves one open
+        made = False
+        try:
+            numbers.extend(map(os.open, (path,), (_FLAGS,)))
+        except FileNotFoundError:
+            numbers.extend(map(os.open, (path,), (_FLAGS | os.O_CREAT | os.O_EXCL,), (mode,)))
+            os.fchmod(numbers[0], mode)
+            made = True
+        torn = _append_to(numbers[0], path, raw, fsync)
+        if made and fsync:
+            _sync_directory(os.path.dirname(path))
+        return torn
+    finally:
+        list(map(os.close, map(numbers.pop, (0,) * len(numbers))))
+
+
+def _append_to(descriptor: int, path: str, raw: bytes, fsync: bool) -> int:
+    size = _size(descriptor, path)
+    end = _end_of_lines(descriptor, size)
+    if end != size:
+        os.ftruncate(descriptor, end)
+    written = len(raw)
+    try:
+        written = os.write(descriptor, raw)
+        if written != len(raw):
+            raise OSError(errno.ENOSPC, f"only {written} of {len(raw)} bytes could be written, and were taken back")
+        if fsync:
+            os.fsync(descriptor)
+    except OSError:
+        os.ftruncate(descriptor, end)
+        raise
+    return size - end
+
+
+def _sync_directory(path: str) -> None:
+    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_CLOEXEC", 0))
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _open_to_read(path: str, flags: int) -> int:
+    return os.open(path, flags | _NO_WAIT)
+
+
+def _size(descriptor: int, path: StrPath) -> int:
+    found = os.fstat(descriptor)
+    if not stat.S_ISREG(found.st_mode):
+        raise OSError(errno.EINVAL, "not a regular file, it has no lines to append to", os.fspath(path))
+    return found.st_size
+
+
+def _end_of_lines(descriptor: int, size: int) -> int:
+    """Where the last whole line ends; a newline that was seen stays, and so does everything before it."""
+    end, length = size, 1  # nearly always the last byte says it
+    while end > 0:
+        begin = max(0, end - length)
+        found = os.pread(descriptor, end - begin, begin).rfind(_NEWLINE)
+        if found >= 0:
+            return begin + found + 1
+        end, length = begin, _BLOCK
+    return 0
+
+
+def _lines(path: StrPath, offset: int) -> Iterator[bytes]:
+    with open(path, "rb", buffering=0, opener=_open_to_read) as file:
+        descriptor, rest = file.fileno(), b""
+        end = _end_of_lines(descriptor, _size(descriptor, path))
+        while offset < end:
+            block = os.pread(descriptor, min(_BLOCK, end - offset), offset)
+            if not block:  # somebody else has cut it
+                return
+            offset += len(block)
+            *whole, rest = (rest + block).split(_NEWLINE)
+            yield from whole

@@ -1,0 +1,191 @@
+"""Files of lines: what is appended whole or not at all, what is cut, what is read."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import stat
+import threading
+from pathlib import Path
+
+import pytest
+
+import leases
+import ownership
+from leases import append_line, read_lines
+from ownership.testing import FakeClock
+
+MANY = 200_000  # bytes, more than is read at a time
+
+
+def test_lines_come_out_as_they_went_in(tmp_path: Path) -> None:
+    path = tmp_path / "session.jsonl"
+    with leases.acquire(path, ttl=30.0) as lease:
+        for line in ('{"n": 1}', b"\x00\xff\r", "", "grüße", "x" * MANY):
+            append_line(lease, line)
+    assert list(read_lines(path)) == [b'{"n": 1}', b"\x00\xff\r", b"", "grüße".encode(), b"x" * MANY]
+    assert path.read_bytes().startswith(b'{"n": 1}\n\x00\xff\r\n\n')
+
+
+def test_a_claim_without_a_ttl_will_do(tmp_path: Path) -> None:
+    with ownership.acquire(tmp_path / "x") as claim:
+        append_line(claim, "a")
+    assert (tmp_path / "x").read_bytes() == b"a\n"
+    with pytest.raises(ownership.OwnershipLostError):
+        append_line(claim, "b")
+
+
+@pytest.mark.parametrize("torn", [b"b", b"x" * MANY, b"\x00" * 5])
+@pytest.mark.parametrize("before", [b"", b"a\n", b"a\n\n"])
+def test_a_torn_line_is_not_read_and_the_next_append_cuts_it(
+    tmp_path: Path, before: bytes, torn: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "x"
+    path.write_bytes(before + torn)
+    assert list(read_lines(path)) == before.split(b"\n")[:-1]
+    with leases.acquire(path) as lease, caplog.at_level(logging.WARNING, "leases"):
+        append_line(lease, "c")
+        assert f"the last {len(torn)} bytes" in caplog.text
+        caplog.clear()
+        append_line(lease, "d")
+        assert caplog.text == ""
+    assert path.read_bytes() == before + b"c\nd\n"
+
+
+def test_whoever_follows_goes_on_where_it_was(tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    offset, read = 0, []
+    with leases.acquire(path) as lease:
+        for number in range(5):
+            append_line(lease, f"line {number}")
+            with path.open("ab") as file:
+                file.write(b"torn")
+            for line in read_lines(path, offset):
+                offset += len(line) + 1
+                read.append(line)
+    assert read == [b"line %d" % number for number in range(5)]
+    assert list(read_lines(path, offset + 100)) == []
+
+
+def test_what_comes_while_it_is_read_is_left_for_the_next_time(tmp_path: Path) -> None:
+    """Bytes behind the last newline may be cut and replaced: none of those read before may be joined to them."""
+    path = tmp_path / "x"
+    path.write_bytes(b"a" * MANY + b"\nb\ntorn")
+    reading = read_lines(path)
+    assert next(reading) == b"a" * MANY
+    with leases.acquire(path) as lease:
+        append_line(lease, "c")
+    assert list(reading) == [b"b"]
+    path.write_bytes(b"a\n" + b"b" * MANY * 2 + b"\n")
+    reading = read_lines(path)
+    assert next(reading) == b"a"
+    os.truncate(path, 2)
+    assert list(reading) == []
+
+
+@pytest.mark.parametrize("line", ["a\nb", "a\n", b"\n", 5, None, "\ud800"])
+def test_what_is_no_line_is_refused(tmp_path: Path, line: object) -> None:
+    with leases.acquire(tmp_path / "x") as lease, pytest.raises(ValueError, match="line must|surrogates"):
+        append_line(lease, line)  # type: ignore[arg-type]
+    assert not (tmp_path / "x").exists()
+
+
+@pytest.mark.parametrize("keywords", [{"mode": 0o1777}, {"mode": True}, {"path": "elsewhere"}, {"timeout": -1}])
+def test_arguments_that_cannot_be_right_are_named(tmp_path: Path, keywords: dict[str, object]) -> None:
+    with leases.acquire(tmp_path / "x") as lease, pytest.raises(ValueError, match=f"{next(iter(keywords))} must"):
+        append_line(lease, "a", **keywords)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="offset must be an integer >= 0, got -1"):
+        read_lines(tmp_path / "x", -1)
+
+
+def test_it_is_made_with_the_mode_that_was_asked_for(tmp_path: Path) -> None:
+    umask = os.umask(0o077)
+    try:
+        with leases.acquire(tmp_path / "x", also=[tmp_path / "y"]) as lease:
+            append_line(lease, "a", fsync=True)
+            append_line(lease, "a", path=tmp_path / "." / "y", mode=0o644)
+            append_line(lease, "a", mode=0o777)
+    finally:
+        os.umask(umask)
+    assert [stat.S_IMODE((tmp_path / name).stat().st_mode) for name in "xy"] == [0o600, 0o644]
+
+
+def test_another_resource_of_the_lease_is_told_by_its_path(tmp_path: Path) -> None:
+    (tmp_path / "alias").symlink_to(tmp_path / "y")
+    with leases.acquire(tmp_path / "x", also=[tmp_path / "y"]) as lease:
+        append_line(lease, "in y", path=tmp_path / "alias")
+    assert (tmp_path / "y").read_bytes() == b"in y\n"
+    assert not (tmp_path / "x").exists()
+
+
+def test_whoever_lost_the_lease_appends_nothing(tmp_path: Path) -> None:
+    clock, path = FakeClock(), tmp_path / "x"
+    first = leases.acquire(path, ttl=5.0, auto_renew=False, clock=clock)
+    append_line(first, "first")
+    clock.advance(5)
+    with leases.acquire(path, clock=clock) as second:
+        append_line(second, "second")
+        with pytest.raises(leases.LeaseLostError) as lost:
+            append_line(first, "late")
+        assert lost.value.reason == "expired"
+        append_line(second, "third")
+    assert list(read_lines(path)) == [b"first", b"second", b"third"]
+
+
+def test_what_has_just_run_out_is_renewed_if_nobody_came(tmp_path: Path) -> None:
+    clock = FakeClock()
+    with leases.acquire(tmp_path / "x", ttl=5.0, auto_renew=False, clock=clock) as lease:
+        clock.advance(50)
+        append_line(lease, "a")
+        assert lease.lapses == 1
+
+
+def test_what_is_no_file_is_told(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    (tmp_path / "directory").mkdir()
+    for name, number in (("fifo", errno.EINVAL), ("directory", errno.EISDIR)):
+        with leases.acquire(tmp_path / name) as lease, pytest.raises(OSError, match=name) as failed:
+            append_line(lease, "a")
+        assert failed.value.errno == number
+        with pytest.raises(OSError, match=name):
+            next(read_lines(tmp_path / name))
+    with pytest.raises(FileNotFoundError):
+        next(read_lines(tmp_path / "missing"))
+
+
+def test_a_link_that_was_put_in_its_place_is_not_followed(tmp_path: Path) -> None:
+    victim, path = tmp_path / "victim", tmp_path / "x"
+    victim.write_bytes(b"mine")
+    with leases.acquire(path) as lease:
+        path.symlink_to(victim)
+        with pytest.raises(OSError, match="x") as failed:
+            append_line(lease, "a")
+        assert failed.value.errno == errno.ELOOP
+    assert victim.read_bytes() == b"mine"
+
+
+def test_threads_of_the_holder_take_turns(tmp_path: Path) -> None:
+    with leases.acquire(tmp_path / "x", ttl=30.0) as lease:
+
+        def write(name: int) -> None:
+            for number in range(25):
+                append_line(lease, f"{name} {number} " + "x" * 5000, timeout=30.0)
+
+        threads = [threading.Thread(target=write, args=(name,)) for name in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+    found = [line.split() for line in read_lines(tmp_path / "x")]
+    assert len(found) == 100
+    for name in range(4):
+        assert [int(number) for one, number, _ in found if int(one) == name] == list(range(25))
+    assert all(len(text) == 5000 for _, _, text in found)
+
+
+def test_it_may_be_called_inside_a_critical_section(tmp_path: Path) -> None:
+    with leases.acquire(tmp_path / "x", ttl=30.0) as lease, lease.critical():
+        append_line(lease, "a")
+        append_line(lease, "b")
+        assert list(read_lines(tmp_path / "x")) == [b"a", b"b"]
