@@ -86,7 +86,7 @@ def test_what_comes_while_it_is_read_is_left_for_the_next_time(tmp_path: Path) -
 
 @pytest.mark.parametrize("line", ["a\nb", "a\n", b"\n", 5, None, "\ud800"])
 def test_what_is_no_line_is_refused(tmp_path: Path, line: object) -> None:
-    with leases.acquire(tmp_path / "x") as lease, pytest.raises(ValueError, match="line must|surrogates"):
+    with leases.acquire(tmp_path / "x") as lease, pytest.raises(ValueError, match=r"line must|surrogates"):
         append_line(lease, line)  # type: ignore[arg-type]
     assert not (tmp_path / "x").exists()
 

@@ -1,0 +1,83 @@
+"""The body of an ``async with``: cancelled once what it stands on is lost, and one typed error leaves."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from weakref import ref
+
+from ownership import OwnershipLostError
+
+
+class Block:
+    """One body, in the task that entered it. It is ended as :func:`asyncio.timeout` ends one."""
+
+    _cancelling = 0  # cancellations of the task from before
+    _cancelled = False  # by us
+
+    def __init__(self) -> None:
+        self._loop: asyncio.AbstractEventLoop | None = None
+        # weakly: whoever is to tell of the loss holds us, and must not keep a task that was dropped from ending
+        self._task: ref[asyncio.Task[object]] | None = None
+        self._over = False
+
+    def lose(self, _loss: object = None) -> None:
+        """It is lost: cancel the body, if there is one. From any thread; returns at once."""
+        loop = self._loop
+        if loop is not None:
+            with suppress(RuntimeError):  # the loop is closed: there is no body any more
+                loop.call_soon_threadsafe(self._cancel)
+
+    def _cancel(self) -> None:
+        task = self._entered_by()
+        if task is not None and not self._over and not self._cancelled:
+            self._cancelled = True
+            task.cancel()
+
+    def _entered_by(self) -> asyncio.Task[object] | None:
+        return None if self._task is None else self._task()
+
+    def enter(self) -> None:
+        """:raises RuntimeError: it was entered before, or not by a task"""
+        if self._task is not None:
+            raise RuntimeError("it is entered once: acquire it again")
+        task = asyncio.current_task()
+        if task is None:
+            raise RuntimeError("async with needs a running task")
+        self._task, self._cancelling = ref(task), task.cancelling()
+        self._loop = asyncio.get_running_loop()
+
+    def leave(self, error: BaseException | None, loss: OwnershipLostError | None) -> BaseException | None:
+        """The body is over with *error*; what is to leave instead, ``None`` for that.
+
+        A body that ends by itself although all is lost gets the loss too: what it did last may have been in vain. One
+        that was cancelled from outside stays cancelled; what it raised of its own stays, with a note.
+
+        :param loss: known by now, whether or not we were told of it
+        """
+        self.abandon()
+        task = self._entered_by()
+        assert task is not None
+        outside = (task.uncancel() if self._cancelled else task.cancelling()) > self._cancelling
+        if loss is None:
+            return None
+        if error is None:
+            return asyncio.CancelledError() if outside else loss
+        if isinstance(error, asyncio.CancelledError) and self._cancelled and not outside:
+            return loss
+        if _says(error, loss):
+            return loss if isinstance(error, BaseExceptionGroup) else None
+        error.add_note(f"meanwhile: {loss}")
+        return None
+
+    def abandon(self) -> None:
+        """There is no body any more."""
+        self._over = True
+        self._loop = None
+
+
+def _says(error: BaseException, loss: OwnershipLostError) -> bool:
+    """Whether *error* is that loss and nothing else; a group of tasks may have been told one by one."""
+    if isinstance(error, BaseExceptionGroup):
+        return all(_says(one, loss) for one in error.exceptions)
+    return isinstance(error, OwnershipLostError) and error.resource == loss.resource

@@ -1,0 +1,771 @@
+"""Leases in asynchronous code: cancelled anywhere nothing is left; a loss ends the body with one error."""
+
+# ruff: noqa: PT012, PT031 what is tested is how bodies end
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import threading
+import time
+import weakref
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import leases.aio as aio
+import ownership
+from leases import LeaseLostError, read_lines
+from leases.aio import _call, _worker
+from ownership import AlreadyOwnedError, GuardTimeoutError, OwnershipLostError, Verdict
+from ownership.testing import FakeClock
+from tests.support.processes import is_locked, open_descriptors, residue
+from tests.support.records import file_of
+from tests.support.stepping import cancelled_at
+from tests.support.waiting import eventually
+
+
+def run(main: Coroutine[Any, Any, Any]) -> Any:
+    """*main*, which hangs in no case."""
+    return asyncio.run(asyncio.wait_for(main, 60))
+
+
+async def until(condition: Callable[[], object]) -> None:
+    async with asyncio.timeout(30):
+        while not condition():
+            await asyncio.sleep(0.002)
+
+
+def at_work() -> int:
+    """Threads for calls that do not rest."""
+    alive = [thread for thread in threading.enumerate() if thread.name == "leases-aio"]
+    return len(alive) - len(_worker._resting)
+
+
+def nothing_left(path: Path) -> None:
+    assert residue(path) == set()
+    assert not is_locked(file_of(path, "guard"))
+    assert ownership.inspect(path).verdict is Verdict.FREE
+    eventually(lambda: at_work() == 0)
+
+
+# -- using one
+
+
+def test_what_a_lease_does_can_be_awaited(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with aio.acquire(tmp_path / "x", ttl=30, labels={"a": "b"}, also=[tmp_path / "y"]) as lease:
+            same = lease.lease
+            assert (lease.path, lease.token, lease.tokens, lease.record, lease.ref, lease.ttl, lease.lapses) == (
+                tmp_path / "x",
+                same.token,
+                same.tokens,
+                same.record,
+                same.ref,
+                30.0,
+                0,
+            )
+            assert (lease.held, lease.lost.is_set()) == (True, False)
+            assert 29 < (lease.expires_in or 0) <= 30
+            assert repr(lease) == f"<asynchronous <Lease of <Claim {tmp_path / 'x'} held>>>"
+            await lease.verify()
+            assert await lease.renew()
+            await lease.announce("busy", data={"n": 1})
+            assert ownership.inspect(tmp_path / "x").record == lease.record
+            await aio.append_line(lease, "a")
+            with pytest.raises(AlreadyOwnedError):
+                await aio.acquire(tmp_path / "x")
+        assert not lease.held
+        nothing_left(tmp_path / "x")
+        lease = await aio.acquire(tmp_path / "x")
+        async with lease:
+            pass
+        assert not lease.held
+        with pytest.raises(LeaseLostError, match="released"):
+            async with lease:
+                pass
+        await lease.release()
+
+    run(main())
+
+
+def test_a_claim_that_one_has_can_be_used(tmp_path: Path) -> None:
+    async def main() -> None:
+        claim = ownership.acquire(tmp_path / "x")
+        with pytest.raises(LeaseLostError):
+            async with aio.Lease(claim):
+                ownership.break_claim(tmp_path / "x", token=claim.token)
+                await asyncio.sleep(30)
+
+    run(main())
+
+
+def test_one_that_is_not_awaited_says_so(tmp_path: Path) -> None:
+    with pytest.warns(RuntimeWarning, match="never awaited"):
+        aio.acquire(tmp_path / "x")
+
+    async def main() -> None:
+        opening = aio.acquire(tmp_path / "x")
+        async with opening as lease:
+            with pytest.raises(RuntimeError, match="begun already"):
+                await opening
+            with pytest.raises(RuntimeError, match="entered once"):
+                async with lease:
+                    pass
+
+    run(main())
+
+
+def test_an_unreleased_one_is_released_with_a_warning(tmp_path: Path) -> None:
+    async def main() -> None:
+        lease = await aio.acquire(tmp_path / "x")
+        with pytest.warns(ResourceWarning, match="garbage-collected"):
+            del lease
+            gc.collect()
+        nothing_left(tmp_path / "x")
+
+    run(main())
+
+
+def test_it_is_released_although_the_body_raises_and_that_is_what_leaves(tmp_path: Path) -> None:
+    async def main() -> None:
+        with pytest.raises(KeyError):
+            async with aio.acquire(tmp_path / "x", ttl=5.0):
+                raise KeyError("mine")
+        nothing_left(tmp_path / "x")
+
+    run(main())
+
+
+def test_one_that_was_retired_stays_until_the_process_ends(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with aio.acquire(tmp_path / "x") as lease:
+            lease.lease.claim.retire("shutting down")
+        found = ownership.inspect(tmp_path / "x")
+        assert found.record is not None
+        assert found.record.phase == "closed"
+        lease.lease.claim.release()
+
+    run(main())
+
+
+# -- cancelled
+
+
+async def everything(path: Path) -> None:
+    async with aio.acquire(path, ttl=30.0) as lease:
+        await lease.verify()
+        await lease.renew()
+        await aio.append_line(lease, "line")
+        async with lease.critical():
+            async with lease.critical():
+                await lease.announce("busy")
+            await aio.append_line(lease, "line")
+    lease = await aio.acquire(path)
+    try:
+        await lease.verify()
+    finally:
+        await lease.release()
+
+
+@pytest.mark.parametrize("late", [False, True], ids=["suspending", "going on"])
+def test_cancelled_at_any_await_it_leaves_nothing(tmp_path: Path, late: bool) -> None:
+    """K51."""
+    path = tmp_path / "x"
+
+    async def main() -> None:
+        await everything(path)
+        gc.collect()
+        before, number = open_descriptors(), 1
+        while await cancelled_at(everything(path), number, late=late):
+            nothing_left(path)
+            number += 1
+        assert number > 10
+        nothing_left(path)
+        gc.collect()
+        assert len(open_descriptors()) <= len(before)
+
+    run(main())
+    assert set(read_lines(path)) == {b"line"}
+
+
+@pytest.mark.parametrize("late", [False, True], ids=["suspending", "going on"])
+def test_cancelled_while_it_waits_it_does_not_wait_for_the_owner(tmp_path: Path, late: bool) -> None:
+    path = tmp_path / "x"
+
+    async def main() -> None:
+        async def soon() -> None:
+            await asyncio.sleep(0.02)
+            owner.release()
+
+        with ownership.acquire(path) as owner:
+            releasing = asyncio.create_task(soon()) if late else None
+            before = time.monotonic()
+            assert await cancelled_at(aio.acquire(path, timeout=None)._open(), 1, late=late)
+            assert time.monotonic() - before < 20
+            if releasing is None:
+                assert owner.held
+            else:
+                await releasing
+        nothing_left(path)
+
+    run(main())
+
+
+def test_cancelled_again_and_again_it_still_leaves_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "x"
+
+    async def main() -> None:
+        with ownership.acquire(path) as owner:
+            waiting = asyncio.create_task(aio.acquire(path, timeout=None)._open())
+            await until(lambda: at_work() == 1)
+            for _ in range(3):
+                waiting.cancel()
+                await asyncio.sleep(0)
+            await asyncio.wait([waiting])
+            assert waiting.cancelled()
+            assert waiting.cancelling() == 3
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.1):
+                    await aio.acquire(path, timeout=None)
+            assert asyncio.current_task().cancelling() == 0  # type: ignore[union-attr]
+            assert owner.held
+        nothing_left(path)
+
+    run(main())
+
+
+def test_random_cancellations_beside_a_contender_leave_nothing(tmp_path: Path) -> None:
+    """Whatever the moment: many tasks want it, each gives up after a while, and one has it at a time."""
+    path, inside, had = tmp_path / "x", 0, 0
+
+    async def one(number: int) -> None:
+        nonlocal inside, had
+        for turn in range(12):
+            with suppress(TimeoutError, GuardTimeoutError):
+                async with asyncio.timeout((number * 7 + turn * 13) % 40 / 1000), aio.acquire(path, timeout=None):
+                    inside += 1
+                    had += 1
+                    assert inside == 1
+                    try:
+                        await asyncio.sleep(0.001)
+                    finally:
+                        inside -= 1
+
+    async def main() -> None:
+        await asyncio.gather(*(one(number) for number in range(6)))
+        nothing_left(path)
+
+    run(main())
+    assert had > 5
+
+
+def test_a_task_that_is_dropped_with_its_loop_leaves_nothing(tmp_path: Path) -> None:
+    """Nothing can be awaited any more: the threads see to it."""
+    path = tmp_path / "x"
+    with ownership.acquire(path) as owner:
+        loop = asyncio.new_event_loop()
+        waiting = loop.create_task(aio.acquire(path, timeout=None)._open())
+        loop.run_until_complete(asyncio.sleep(0.05))
+        waiting._log_destroy_pending = False  # type: ignore[attr-defined]
+        loop.close()
+        del waiting
+        eventually(lambda: gc.collect() >= 0 and at_work() == 0)
+        assert owner.held
+    nothing_left(path)
+
+    async def body() -> None:
+        async with aio.acquire(path) as lease, lease.critical():
+            await asyncio.sleep(60)
+
+    loop = asyncio.new_event_loop()
+    task = loop.create_task(body())
+    loop.run_until_complete(asyncio.sleep(0.1))
+    assert ownership.inspect(path).verdict is Verdict.LIVE
+    task._log_destroy_pending = False  # type: ignore[attr-defined]
+    loop.close()
+    del task
+    gc.collect()
+    eventually(lambda: ownership.inspect(path).verdict is Verdict.FREE)
+    nothing_left(path)
+
+
+def test_a_loop_that_is_closed_while_a_thread_acquires_gets_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    go_on = threading.Event()
+
+    class Gate:
+        def check(self) -> None:
+            assert go_on.wait(30)
+
+    loop = asyncio.new_event_loop()
+    task = loop.create_task(aio.acquire(path, gate=Gate())._open())
+    loop.run_until_complete(asyncio.sleep(0.05))
+    loop.close()
+    go_on.set()
+    eventually(lambda: file_of(path, "guard").exists() and residue(path) == set())
+    task._log_destroy_pending = False  # type: ignore[attr-defined]
+    del task
+    eventually(lambda: gc.collect() >= 0 and at_work() == 0)
+    nothing_left(path)
+
+
+def test_an_outside_cancellation_of_the_body_stays_one(tmp_path: Path) -> None:
+    async def main() -> None:
+        async def body() -> None:
+            async with aio.acquire(tmp_path / "x", ttl=30.0):
+                entered.set()
+                await asyncio.sleep(60)
+
+        entered = asyncio.Event()
+        task = asyncio.create_task(body())
+        await entered.wait()
+        task.cancel("why")
+        with pytest.raises(asyncio.CancelledError, match="why"):
+            await task
+        nothing_left(tmp_path / "x")
+
+    run(main())
+
+
+# -- lost
+
+
+def lose(lease: aio.Lease) -> None:
+    ownership.break_claim(lease.path, token=lease.token)
+
+
+def test_a_loss_cancels_the_body_and_one_error_leaves(tmp_path: Path) -> None:
+    """K53."""
+    ended: list[str] = []
+
+    async def worker(name: str) -> None:
+        try:
+            await asyncio.sleep(60)
+        finally:
+            ended.append(name)
+
+    async def main() -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        with pytest.raises(LeaseLostError) as lost:
+            async with aio.acquire(tmp_path / "x", ttl=30.0) as lease, asyncio.TaskGroup() as group:
+                group.create_task(worker("a"))
+                group.create_task(worker("b"))
+                await asyncio.sleep(0)
+                lose(lease)
+        assert lost.value.reason == "broken"
+        assert isinstance(lost.value.__cause__, asyncio.CancelledError)
+        assert task.cancelling() == 0
+        await asyncio.sleep(0.3)  # and nothing is cancelled afterwards
+        assert lease.lost.is_set()
+
+    run(main())
+    assert sorted(ended) == ["a", "b"]
+
+
+def test_tasks_that_find_out_by_themselves_make_one_error_too(tmp_path: Path) -> None:
+    async def checks(lease: aio.Lease) -> None:
+        while True:
+            await lease.verify()
+            await asyncio.sleep(0.001)
+
+    async def main() -> None:
+        with pytest.raises(LeaseLostError):
+            async with aio.acquire(tmp_path / "x", ttl=30.0) as lease, asyncio.TaskGroup() as group:
+                for _ in range(3):
+                    group.create_task(checks(lease))
+                await asyncio.sleep(0.02)
+                lose(lease)
+        with pytest.raises(LeaseLostError):
+            async with aio.acquire(tmp_path / "x", ttl=30.0) as lease:
+                lose(lease)
+                await checks(lease)
+        with pytest.raises(LeaseLostError):
+            async with aio.acquire(tmp_path / "x", ttl=30.0) as lease:
+                lose(lease)
+                async with lease.critical():
+                    pass
+
+    run(main())
+
+
+def test_what_the_body_raises_at_the_same_time_stays_with_a_note(tmp_path: Path) -> None:
+    async def main() -> None:
+        with pytest.raises(KeyError) as raised:
+            async with aio.acquire(tmp_path / "x", ttl=30.0) as lease:
+                try:
+                    lose(lease)
+                    await asyncio.sleep(60)
+                finally:
+                    raise KeyError("mine")
+        assert "meanwhile: " in raised.value.__notes__[0]
+        assert "not ours any more" in raised.value.__notes__[0]
+        with pytest.raises(ExceptionGroup) as group:
+            async with aio.acquire(tmp_path / "x", ttl=30.0) as lease, asyncio.TaskGroup() as tasks:
+                tasks.create_task(raising(lease))
+                await asyncio.sleep(60)
+        assert group.value.subgroup(KeyError) is not None
+        assert asyncio.current_task().cancelling() == 0  # type: ignore[union-attr]
+
+    async def raising(lease: aio.Lease) -> None:
+        lose(lease)
+        lease.lost.wait()  # blocks the loop: the loss is known, and could not be told yet
+        raise KeyError("mine")
+
+    run(main())
+
+
+def test_a_body_that_ends_although_all_is_lost_gets_the_error(tmp_path: Path) -> None:
+    async def main() -> None:
+        with pytest.raises(LeaseLostError):
+            async with aio.acquire(tmp_path / "x", ttl=30.0) as lease:
+                lose(lease)
+                with suppress(asyncio.CancelledError):
+                    await asyncio.sleep(60)
+        with pytest.raises(LeaseLostError):
+            async with aio.acquire(tmp_path / "x", ttl=30.0) as lease:
+                told = threading.Event()
+                lease.on_loss(lambda _: told.set())
+                lose(lease)
+                assert told.wait(30)
+        await asyncio.sleep(0.01)
+        assert asyncio.current_task().cancelling() == 0  # type: ignore[union-attr]
+
+    run(main())
+
+
+@pytest.mark.parametrize("outside_first", [True, False])
+def test_cancelled_and_lost_at_once_it_is_cancelled(tmp_path: Path, outside_first: bool) -> None:
+    async def main() -> None:
+        async def body() -> None:
+            async with aio.acquire(tmp_path / "x", ttl=30.0) as lease:
+                entered.set_result(lease)
+                try:
+                    await asyncio.sleep(60)
+                finally:
+                    await until(lambda: task.cancelling() == 2)
+
+        entered: asyncio.Future[aio.Lease] = asyncio.get_running_loop().create_future()
+        task = asyncio.create_task(body())
+        lease = await entered
+        if outside_first:
+            task.cancel()
+            await asyncio.sleep(0)
+        lose(lease)
+        await until(lease.lost.is_set)
+        if not outside_first:
+            await until(lambda: task.cancelling() == 1)
+            task.cancel()
+        await asyncio.wait([task])
+        assert task.cancelled()
+        assert task.cancelling() == 1  # ours is taken back
+
+    run(main())
+
+
+def test_of_nested_ones_the_outermost_that_was_lost_leaves(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with aio.acquire(tmp_path / "outer", ttl=30.0) as outer:
+            with pytest.raises(LeaseLostError) as lost:
+                async with aio.acquire(tmp_path / "inner", ttl=30.0) as inner:
+                    lose(inner)
+                    await asyncio.sleep(60)
+            assert lost.value.resource == str(tmp_path / "inner")
+            await outer.verify()
+        with pytest.raises(LeaseLostError) as lost:
+            async with aio.acquire(tmp_path / "outer", ttl=30.0) as outer, aio.acquire(tmp_path / "inner") as inner:
+                lose(outer)
+                lose(inner)
+                try:
+                    await asyncio.sleep(60)
+                finally:
+                    await asyncio.shield(until(lambda: outer.lost.is_set() and inner.lost.is_set()))
+        assert lost.value.resource == str(tmp_path / "outer")
+        assert asyncio.current_task().cancelling() == 0  # type: ignore[union-attr]
+        nothing_left(tmp_path / "inner")
+
+    run(main())
+
+
+def test_a_timeout_around_it_stays_a_timeout(tmp_path: Path) -> None:
+    async def main() -> None:
+        with pytest.raises(TimeoutError) as late:
+            async with asyncio.timeout(0.05), aio.acquire(tmp_path / "x", ttl=30.0):
+                await asyncio.sleep(60)
+        assert type(late.value) is TimeoutError
+        with pytest.raises(LeaseLostError):
+            async with asyncio.timeout(30), aio.acquire(tmp_path / "x", ttl=30.0) as lease:
+                lose(lease)
+                await asyncio.sleep(60)
+        with pytest.raises(TimeoutError, match="mine"):
+            async with aio.acquire(tmp_path / "x", ttl=30.0):
+                raise TimeoutError("mine")
+
+    run(main())
+
+
+def test_a_release_is_no_loss(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with aio.acquire(tmp_path / "x", ttl=30.0) as lease:
+            await lease.release()
+            await asyncio.sleep(0.3)
+        async with aio.acquire(tmp_path / "x", ttl=30.0) as lease:
+            pass
+        await asyncio.sleep(0.3)
+
+    run(main())
+
+
+def test_what_was_lost_before_the_body_begins_is_told_there(tmp_path: Path) -> None:
+    async def main() -> None:
+        lease = await aio.acquire(tmp_path / "x", ttl=30.0)
+        lose(lease)
+        await until(lease.lost.is_set)
+        with pytest.raises(LeaseLostError):
+            async with lease:
+                pytest.fail("it must not begin")
+
+    run(main())
+
+
+# -- critical sections
+
+
+def test_inside_a_section_nobody_takes_over_and_calls_use_its_guard(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with aio.acquire(tmp_path / "x", ttl=30.0) as lease:
+            async with lease.critical():
+                assert is_locked(file_of(tmp_path / "x", "guard"))
+                await lease.verify()
+                assert await lease.renew()
+                await lease.announce("busy")
+                async with lease.critical(), asyncio.TaskGroup() as group:
+                    group.create_task(lease.announce("busier"))  # its children are inside too
+                    group.create_task(aio.append_line(lease, "a"))
+                assert is_locked(file_of(tmp_path / "x", "guard"))
+                with pytest.raises(RuntimeError, match="inside its own critical section"):
+                    await lease.release()
+            assert not is_locked(file_of(tmp_path / "x", "guard"))
+        nothing_left(tmp_path / "x")
+
+    run(main())
+
+
+def test_tasks_enter_one_after_the_other_in_their_order(tmp_path: Path) -> None:
+    order: list[int] = []
+
+    async def one(lease: aio.Lease, number: int) -> None:
+        async with lease.critical(timeout=30.0):
+            order.append(number)
+            await asyncio.sleep(0.001)
+            order.append(number)
+
+    async def main() -> None:
+        async with aio.acquire(tmp_path / "x", ttl=30.0) as lease:
+            await asyncio.gather(*(one(lease, number) for number in range(20)))
+            await asyncio.gather(*(aio.append_line(lease, str(number)) for number in range(50)))
+
+    run(main())
+    assert order == [number for number in range(20) for _ in range(2)]
+    assert list(read_lines(tmp_path / "x")) == [b"%d" % number for number in range(50)]
+
+
+def test_whoever_waits_too_long_for_a_section_is_told_who_is_inside(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with aio.acquire(tmp_path / "x", ttl=30.0) as lease:
+
+            async def enter() -> None:
+                async with lease.critical(timeout=0.02):
+                    pytest.fail("somebody is inside")
+
+            other = asyncio.create_task(enter())  # made outside: it is not inside
+            async with lease.critical():
+                with pytest.raises(GuardTimeoutError, match="another task") as busy:
+                    await other
+                assert busy.value.holder == os.getpid()
+            with lease.lease.critical():  # a thread of ours that knows nothing of tasks
+                with pytest.raises(GuardTimeoutError) as busy:
+                    await enter()
+                assert busy.value.holder == os.getpid()
+                waiting = asyncio.create_task(lease.critical(timeout=None).__aenter__())
+                await asyncio.sleep(0.1)
+                waiting.cancel()
+                await asyncio.wait([waiting], timeout=20)
+                assert waiting.cancelled()
+            async with lease.critical():
+                pass
+
+    run(main())
+
+
+# -- the loop
+
+
+def test_the_loop_goes_on_while_threads_wait_and_many_may(tmp_path: Path) -> None:
+    """Those that wait keep nobody from making calls: the holder can release what they wait for."""
+
+    async def wants(number: int) -> int:
+        async with aio.acquire(tmp_path / "x", timeout=60.0):
+            return number
+
+    async def main() -> None:
+        async with aio.acquire(tmp_path / "x"):
+            waiting = [asyncio.create_task(wants(number)) for number in range(3 * _call._AT_ONCE)]
+            await until(lambda: at_work() == len(waiting))
+            async with aio.acquire(tmp_path / "y") as other:
+                await other.verify()
+        assert sorted(await asyncio.gather(*waiting)) == list(range(len(waiting)))
+
+    run(main())
+
+
+def test_of_many_at_once_a_few_threads_do_all(tmp_path: Path) -> None:
+    most = 0
+
+    async def one(number: int) -> None:
+        nonlocal most
+        async with aio.acquire(tmp_path / str(number), ttl=30.0):
+            most = max(most, at_work())
+
+    async def main() -> None:
+        await asyncio.gather(*(one(number) for number in range(100)))
+
+    run(main())
+    assert most <= _call._AT_ONCE + _worker._RESTING
+
+
+def test_who_is_waited_for_is_told_by_the_loop(tmp_path: Path) -> None:
+    told: list[tuple[threading.Thread, AlreadyOwnedError]] = []
+
+    async def main() -> None:
+        with ownership.acquire(tmp_path / "x") as owner:
+            taking = asyncio.create_task(
+                aio.acquire(
+                    tmp_path / "x",
+                    timeout=60.0,
+                    on_wait=lambda error: told.append((threading.current_thread(), error)),
+                )._open()
+            )
+            await until(lambda: told)
+            owner.release()
+        await (await taking).release()
+
+    run(main())
+    assert len(told) == 1
+    assert told[0][0] is threading.main_thread()
+    assert told[0][1].record is not None
+
+
+def test_a_clock_that_was_given_is_the_one_that_counts(tmp_path: Path) -> None:
+    clock = FakeClock()
+
+    async def main() -> None:
+        first = await aio.acquire(tmp_path / "x", ttl=5.0, auto_renew=False, clock=clock)
+        with pytest.raises(ownership.AcquireTimeoutError):
+            await aio.acquire(tmp_path / "x", timeout=2.0, clock=clock)
+        clock.advance(5)
+        async with aio.acquire(tmp_path / "x", clock=clock):
+            with pytest.raises(LeaseLostError, match="ran out"):
+                await first.verify()
+
+    run(main())
+
+
+def test_a_loop_is_not_kept_alive(tmp_path: Path) -> None:
+    seen: list[weakref.ref[asyncio.AbstractEventLoop]] = []
+
+    async def main() -> None:
+        seen.append(weakref.ref(asyncio.get_running_loop()))
+        async with aio.acquire(tmp_path / "x"):
+            await asyncio.gather(*(aio.connect(tmp_path / "none") for _ in range(20)), return_exceptions=True)
+        with pytest.raises(LeaseLostError):
+            async with aio.acquire(tmp_path / "x") as lease:
+                lose(lease)
+                await asyncio.sleep(60)
+
+    run(main())
+    gc.collect()
+    assert seen[0]() is None
+
+
+# -- sockets
+
+
+def test_listening_is_cancelled_when_the_claim_is_lost(tmp_path: Path) -> None:
+    path = tmp_path / "s"
+
+    async def main() -> None:
+        async with aio.listen(path, data={"v": 1}) as owned:
+            assert (owned.endpoint, owned.path_lost) == (f"unix:{path}", False)
+            assert owned.fileno() == owned.socket.fileno()
+            owned.on_path_lost(lambda listener: None)
+            path.unlink()
+            await owned.rebind()
+            connection = await aio.connect(path, timeout=10.0)
+            connection.close()
+            connection = await aio.ensure(path, None, match={"v": 1})
+            connection.close()
+            assert repr(owned) == f"<asynchronous <Listener unix:{path} held>>"
+        assert not path.exists()
+        with pytest.raises(OwnershipLostError):
+            async with aio.listen(path, release="close") as owned:
+                ownership.break_claim(path, token=owned.claim.token)
+                await asyncio.sleep(60)
+        async with aio.listen(path, release="close") as owned:
+            await owned.close("done")
+        nothing_left(path)
+
+    run(main())
+
+
+@pytest.mark.parametrize("late", [False, True], ids=["suspending", "going on"])
+def test_cancelled_while_it_begins_to_listen_nothing_is_left(tmp_path: Path, late: bool) -> None:
+    path = tmp_path / "s"
+
+    async def listening() -> None:
+        async with aio.listen(path, release="close"):
+            (await aio.connect(path, timeout=5.0)).close()
+
+    async def main() -> None:
+        await listening()
+        gc.collect()
+        before, number = len(open_descriptors()), 1
+        while await cancelled_at(listening(), number, late=late):
+            assert not path.exists()
+            nothing_left(path)
+            number += 1
+        assert number > 3
+        assert await cancelled_at(aio.listen(path)._open(), 1, late=late)  # which would be released at the end only
+        nothing_left(path)
+        gc.collect()
+        assert len(open_descriptors()) <= before
+
+    run(main())
+
+
+def test_waiting_for_a_server_can_be_given_up(tmp_path: Path) -> None:
+    async def main() -> None:
+        with ownership.acquire(tmp_path / "s"), pytest.raises(TimeoutError) as late:
+            async with asyncio.timeout(0.1):
+                await aio.connect(tmp_path / "s", timeout=None)
+        assert type(late.value) is TimeoutError
+        with pytest.raises(ownership.UnreachableError):
+            await aio.connect(tmp_path / "s")
+
+    run(main())
+
+
+def test_replacing_nobody_is_acquiring(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with aio.replace(tmp_path / "x", reason="upgrade") as lease:
+            assert lease.ttl is None
+            with pytest.raises(AlreadyOwnedError):
+                await aio.replace(tmp_path / "x")
+        nothing_left(tmp_path / "x")
+
+    run(main())
