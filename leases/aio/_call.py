@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar
 from weakref import WeakKeyDictionary
 
 from leases.aio._clock import BreakableClock
-from leases.aio._worker import Worker, hire
+from leases.aio._worker import NoThread, Worker, hire
 from ownership import OwnershipError
 
 _Result = TypeVar("_Result")
@@ -19,6 +19,7 @@ _Result = TypeVar("_Result")
 # calls of one loop that are made at once, those that wait for an owner not counted: threads that all want to run
 # keep the loop from running
 _AT_ONCE = 4
+_GLANCE = 0.05  # seconds between looks of a task that was cancelled
 _slots: WeakKeyDictionary[asyncio.AbstractEventLoop, Slots] = WeakKeyDictionary()
 log = logging.getLogger("leases")
 
@@ -32,7 +33,8 @@ async def run(
 ) -> _Result:
     """What *act* returns or raises, called in another thread.
 
-    A cancellation ends it once *act* is over: broken off if it waits by *clock*, its result given to *undo*.
+    A cancellation ends it once *act* is over: broken off if it waits by *clock*, its result given to *undo*. Without a
+    *clock* it is called here if no thread is to be had.
 
     :param undo: takes back what *act* has done, also in another thread
     :param clock: what *act* waits by
@@ -44,7 +46,12 @@ async def run(
     try:
         if clock is not None:
             clock.waiting = slot.free_from_thread
-        worker = hire()
+        try:
+            worker = hire()
+        except NoThread:
+            if clock is not None:
+                raise
+            return act()  # it may take a moment, and must be done
         try:
             return await _made(act, undo, clock, worker)
         finally:
@@ -75,21 +82,25 @@ async def _made(
 
 
 class Slot:
-    """The right to make one of the few calls at a time."""
+    """The right to make one of the few calls at a time; given back when it is dropped, at the latest."""
 
-    def __init__(self, queue: Slots) -> None:
+    def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._queue: Slots | None = queue
+        self.queue: Slots | None = None
 
     def free(self) -> None:
         """Let another one be made; again, this does nothing."""
-        queue, self._queue = self._queue, None
+        queue, self.queue = self.queue, None
         if queue is not None:
             queue.give()
 
     def free_from_thread(self) -> None:
         with suppress(RuntimeError):  # the loop is closed: nobody waits for it
             self._loop.call_soon_threadsafe(self.free)
+
+    def __del__(self) -> None:
+        if self.queue is not None:
+            self.free_from_thread()
 
 
 class Slots:
@@ -100,9 +111,11 @@ class Slots:
         self._waiting: deque[asyncio.Future[None]] = deque()
 
     async def take(self) -> Slot:
+        slot = Slot()
         if self._free > 0:
             self._free -= 1
-            return Slot(self)
+            slot.queue = self  # with no call in between, no signal handler is either
+            return slot
         turn = asyncio.get_running_loop().create_future()
         self._waiting.append(turn)
         try:
@@ -113,7 +126,8 @@ class Slots:
             else:
                 turn.cancel()
             raise
-        return Slot(self)
+        slot.queue = self
+        return slot
 
     def give(self) -> None:
         while self._waiting:
@@ -137,6 +151,7 @@ class Call(Generic[_Result]):
 
     _value: Any = None
     _error: BaseException | None = None
+    _finished = False
     _owed = False  # *act* has done something, and nobody has got its result yet
 
     def __init__(
@@ -167,9 +182,10 @@ class Call(Generic[_Result]):
         del act
         if self._clock is not None:
             self._clock.settle()
+        self._finished = True
         if self._fate.setdefault(None, "over") == "over":
             try:
-                self._loop.call_soon_threadsafe(self._tell)
+                self._loop.call_soon_threadsafe(self._done.set_result, None)
                 return
             except RuntimeError:  # the loop is closed, and the task with it
                 pass
@@ -187,16 +203,15 @@ class Call(Generic[_Result]):
 
     # -- in the loop
 
-    def _tell(self) -> None:
-        if not self._done.done():
-            self._done.set_result(None)
-
     async def over(self) -> asyncio.CancelledError | None:
         """Wait until it is over, cancelled or not; the first cancellation meanwhile."""
         interruption: asyncio.CancelledError | None = None
-        while not self._done.done():
+        while not self._finished:
             try:
-                await asyncio.shield(self._done)
+                if interruption is None:
+                    await asyncio.shield(self._done)
+                else:  # looking, too: an exception of a signal handler may have kept the loop from telling us
+                    await asyncio.wait([self._done], timeout=_GLANCE)
             except asyncio.CancelledError as error:
                 interruption = interruption or error
                 if self._clock is not None:

@@ -127,6 +127,7 @@ class Lease(Held):
         :raises LeaseLostError: it was not ours any more
         :raises GuardTimeoutError: another process, or another task, was inside for *timeout* seconds
         """
+        self.lease.critical(timeout)  # which checks its argument
         return Section(self._turns, timeout)
 
     def on_loss(self, callback: Callable[[LeaseLostError], object]) -> None:

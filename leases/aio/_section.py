@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from contextvars import ContextVar
 from functools import partial
 from types import TracebackType
 from typing import TypeVar
+from weakref import ref
 
 from leases._lease import Lease
 from leases.aio._call import run
@@ -30,7 +31,8 @@ class Turns:
 
     def section(self) -> Section | None:
         """The one that this task is inside, or the task that started it."""
-        return next((one for one in _inside.get() if one.turns is self and one.is_open), None)
+        sections = (one() for one in _inside.get())
+        return next((one for one in sections if one is not None and one.turns is self and one.is_open), None)
 
     async def take(self, timeout: float | None) -> None:
         """:raises GuardTimeoutError: another task was inside for *timeout* seconds"""
@@ -63,40 +65,43 @@ class Section:
     :ivar worker: the thread inside
     """
 
-    worker: Worker
+    worker: Worker | None = None
+    _has_turn = False
 
     def __init__(self, turns: Turns, timeout: float | None) -> None:
         self.turns = turns
-        self.is_open = False
+        self._loop = asyncio.get_running_loop()
         self._timeout = timeout
-        self._is_outermost = False
+        self._outer: Section | None = None
+        self._open = self._has_turn = False
         self._sections: list[AbstractContextManager[None]] = []
 
     async def __aenter__(self) -> None:
-        outer = self.turns.section()
+        self._outer = outer = self.turns.section()
         if outer is not None:
             self.worker = outer.worker
             await self._enter()
             return
         await self.turns.take(self._timeout)
+        self._has_turn = True
         try:
             self.worker = hire()
-            try:
-                await self._enter()
-            except BaseException:
-                self.worker.dismiss()
-                raise
+            await self._enter()
         except BaseException:
-            self.turns.give()
+            self._end()
             raise
-        self._is_outermost = True
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the guard is held for it: not once that around it was left, by the task that had started this one."""
+        return self._open and (self._outer is None or self._outer.is_open)
 
     async def _enter(self) -> None:
         clock = BreakableClock()
         attempt = partial(self._attempt, clock)
         await run(attempt, undo=lambda _: self._leave(), clock=clock, worker=self.worker)
-        self.is_open = True
-        _inside.set((*_inside.get(), self))
+        self._open = True
+        _inside.set((*_inside.get(), ref(self)))
 
     def _attempt(self, clock: BreakableClock) -> None:
         """In the thread: wait for the guard, until that is broken off."""
@@ -115,23 +120,41 @@ class Section:
                 return
 
     def _leave(self) -> None:
-        while self._sections:
-            self._sections.pop().__exit__(None, None, None)
+        _leave(self._sections)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.is_open = False
-        _inside.set(tuple(one for one in _inside.get() if one is not self))
         try:
-            if kind is GeneratorExit:  # nothing can be awaited any more
-                self.worker.put(self._leave)
-            else:
+            was_open, self._open = self.is_open, False
+            _inside.set(tuple(one for one in _inside.get() if one() is not self))
+            if was_open and kind is not GeneratorExit:  # after which nothing can be awaited
                 await run(self._leave, worker=self.worker)
         finally:
-            if self._is_outermost:
+            self._end()
+
+    def _end(self) -> None:
+        self._open = False
+        if self._has_turn:
+            if self.worker is not None:
+                self.worker.put(self._leave)
+            self._has_turn = False
+            self.turns.give()
+            if self.worker is not None:
                 self.worker.dismiss()
-                self.turns.give()
+
+    def __del__(self) -> None:  # a signal handler may have raised where nothing could catch that
+        if self._has_turn:
+            if self.worker is not None:
+                self.worker.put(partial(_leave, self._sections))
+            with suppress(RuntimeError):  # the loop is closed
+                self._loop.call_soon_threadsafe(self.turns.give)
 
 
-_inside: ContextVar[tuple[Section, ...]] = ContextVar("inside", default=())
+def _leave(sections: list[AbstractContextManager[None]]) -> None:
+    while sections:
+        sections.pop().__exit__(None, None, None)
+
+
+# weakly: a section that is left in no other way is left when it is dropped
+_inside: ContextVar[tuple[ref[Section], ...]] = ContextVar("inside", default=())

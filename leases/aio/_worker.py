@@ -3,66 +3,88 @@
 from __future__ import annotations
 
 import errno
+import logging
 import os
 import queue
-import signal
 import threading
 from collections.abc import Callable
+from typing import TypeAlias
+from weakref import ref
 
 _LINGER = 2.0  # seconds that a thread waits for its next call before it ends
 _RESTING = 8  # threads that wait at most
-_resting: dict[Worker, bool] = {}  # taken and put back in single steps
+log = logging.getLogger("leases")
+
+
+class NoThread(OSError):
+    """No thread can be started."""
 
 
 class Worker:
-    """One thread, which makes the calls that it is given one after the other.
+    """One thread, which makes the calls that it is given one after the other; it ends when this is dropped.
 
-    :raises OSError: it cannot be started
+    :raises NoThread: it cannot be started
     """
 
     def __init__(self) -> None:
-        self._calls: queue.SimpleQueue[Callable[[], object] | None] = queue.SimpleQueue()
+        self._calls: Calls = queue.SimpleQueue()
         try:
-            threading.Thread(target=self._run, name="leases-aio", daemon=True).start()
+            threading.Thread(target=_work, args=(self._calls,), name="leases-aio", daemon=True).start()
         except RuntimeError as error:
-            raise OSError(errno.ENOMEM, f"a thread for a call that blocks cannot be started: {error}") from None
+            raise NoThread(errno.EAGAIN, f"a thread for a call that blocks cannot be started: {error}") from None
 
     def put(self, call: Callable[[], object]) -> None:
         """Have *call*, which must not raise, called. From any thread; returns at once."""
         self._calls.put(call)
 
     def dismiss(self) -> None:
-        """Once it has done what it was given, anybody may hire it."""
-        self._calls.put(None)
+        """Once it has done what it was given, anybody may hire it. To be called once."""
+        self._calls.put(self)
 
-    def _run(self) -> None:
-        if hasattr(signal, "pthread_sigmask"):  # signals are for the program's own threads
-            signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
-        while True:
-            try:
-                call = self._calls.get(timeout=_LINGER)
-            except queue.Empty:
-                if _resting.pop(self, False):
-                    return
-                continue  # hired, and not told yet what to do
-            if call is not None:
-                call()
-                del call  # nothing is to be kept alive by a thread that rests
-            elif len(_resting) < _RESTING:
-                _resting[self] = True
-            else:
-                return
+    def __del__(self) -> None:
+        if "_calls" in self.__dict__:
+            self._calls.put(None)
+
+
+Calls: TypeAlias = "queue.SimpleQueue[Callable[[], object] | Worker | None]"
+_resting: dict[Worker, bool] = {}  # taken and put back in single steps
 
 
 def hire() -> Worker:
     """A worker that nobody else has.
 
-    :raises OSError: there is none, and none can be started
+    :raises NoThread: there is none, and none can be started
     """
     try:
         return _resting.popitem()[0]
     except KeyError:
         return Worker()
+
+
+def _work(calls: Calls) -> None:
+    """The thread. It blocks no signal: what is started by what it calls would inherit that."""
+    resting: ref[Worker] | None = None
+    while True:
+        try:
+            call = calls.get(timeout=_LINGER)
+        except queue.Empty:
+            worker = None if resting is None else resting()
+            if worker is not None and _resting.pop(worker, False):
+                return
+            continue  # hired, and not told yet what to do
+        if call is None:
+            return
+        if isinstance(call, Worker):
+            if len(_resting) >= _RESTING:
+                return
+            resting = ref(call)
+            _resting[call] = True
+        else:
+            try:
+                call()
+            except BaseException:  # it must not: whoever waits for it waits in vain
+                log.exception("a call failed: %r", call)
+        del call  # nothing is kept alive by a thread that rests
 
 
 if hasattr(os, "register_at_fork"):

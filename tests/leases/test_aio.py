@@ -556,6 +556,28 @@ def test_inside_a_section_nobody_takes_over_and_calls_use_its_guard(tmp_path: Pa
     run(main())
 
 
+def test_a_task_that_outlives_the_section_it_was_started_in_is_outside(tmp_path: Path) -> None:
+    async def main() -> None:
+        async def child() -> None:
+            async with lease.critical():
+                entered.set()
+                await left.wait()
+                await lease.verify()
+            async with lease.critical():
+                await lease.renew()
+
+        entered, left = asyncio.Event(), asyncio.Event()
+        async with aio.acquire(tmp_path / "x", ttl=30.0) as lease:
+            async with lease.critical():
+                task = asyncio.create_task(child())
+                await entered.wait()
+            assert not is_locked(file_of(tmp_path / "x", "guard"))
+            left.set()
+            await task
+
+    run(main())
+
+
 def test_tasks_enter_one_after_the_other_in_their_order(tmp_path: Path) -> None:
     order: list[int] = []
 
@@ -637,6 +659,33 @@ def test_of_many_at_once_a_few_threads_do_all(tmp_path: Path) -> None:
 
     run(main())
     assert most <= _call._AT_ONCE + _worker._RESTING
+
+
+def test_without_threads_nothing_is_acquired_and_what_is_held_can_be_released(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """K55."""
+
+    def start(self: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    async def main() -> None:
+        async with aio.acquire(tmp_path / "x", ttl=30.0) as lease:
+            with monkeypatch.context() as patched:
+                patched.setattr(threading.Thread, "start", start)
+                patched.setattr(_worker, "_resting", {})
+                with pytest.raises(OSError, match="a thread for a call that blocks cannot be started"):
+                    await aio.acquire(tmp_path / "y")
+                with pytest.raises(OSError, match="cannot be started"):
+                    async with lease.critical():
+                        pytest.fail("it cannot be entered")
+                await lease.verify()
+                await lease.release()
+            assert not lease.held
+        async with aio.acquire(tmp_path / "x") as lease, lease.critical():
+            pass
+
+    run(main())
 
 
 def test_who_is_waited_for_is_told_by_the_loop(tmp_path: Path) -> None:
