@@ -68,6 +68,48 @@ def lease(path: Path, told: list[leases.LeaseLostError]) -> None:
             pass
 
 
+async def roster(path: Path, ended: list[leases.Task]) -> None:
+    roster = leases.Roster(path, registry=None, timeout=5.0, clock=testing.FakeClock())
+    found = roster.restore()
+    assert_type(found, leases.Restored)
+    assert_type(found.lost, tuple[leases.Task, ...])
+    for task in found.lost:
+        assert_type(task.state, Literal["running", "lost", "finished"])
+        assert_type(task.owner, ownership.OwnerIdentity | None)
+        assert_type(task.verdict, ownership.Verdict | None)
+        assert_type(task.since, dt.datetime)
+        with roster.claim_lost(task) as job:
+            assert_type(job, leases.TaskClaim)
+            assert_type(job.before, leases.Task | None)
+            job.update("half way", data={"step": 1})
+            job.verify()
+            job.finish("done")
+    job = roster.start("name", "status", data=[1])
+    assert_type(job.token, int)
+    job.give_up("no time")
+    assert_type(roster.driven("name"), leases.TaskClaim)
+    following = roster.follow("name", ended.append)
+    assert_type(following, leases.Following)
+    assert_type(await following, leases.Task)
+    assert_type(following.wait(1.0), leases.Task)
+    assert_type(roster.wait("name"), leases.Task)
+    assert_type(roster.task("name"), leases.Task)
+    following.cancel()
+    roster.compact()
+
+
+def judged(owner: ownership.OwnerIdentity, path: Path) -> None:
+    judgement = ownership.judge_owner(owner, beside=path, registry=None)
+    assert_type(judgement, ownership.Judgement)
+    assert_type(judgement.verdict, ownership.Verdict)
+    watch = ownership.OwnerWatch()
+    assert_type(watch.add(owner), bool)
+    assert_type(watch.wait(1.0), frozenset[str])
+    watch.wake()
+    watch.discard(owner)
+    watch.close()
+
+
 def shut(path: Path) -> None:
     gate = leases.Gate(path, clock=testing.FakeClock())
     with gate.close(reason="upgrade", timeout=None) as closed:
