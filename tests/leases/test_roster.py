@@ -21,7 +21,7 @@ from leases._roster_lines import FINISHED, RUNNING, State
 from ownership import AlreadyOwnedError, InvalidRecordError, UnsupportedRecordError, Verdict
 from ownership._pulse import ProcessPulse
 from ownership.testing import FakeProcessTable
-from tests.support.processes import eventually
+from tests.support.processes import eventually, is_locked
 from tests.support.records import snapshot
 
 PATIENCE = 30.0
@@ -222,6 +222,44 @@ def test_the_handle_of_a_task_that_the_roster_does_not_have_is_lost(two: Two) ->
     assert lost.value.reason == "record-missing"
 
 
+def test_whoever_wrote_at_the_same_time_by_a_greater_token_has_it(two: Two, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of somebody who was broken and woke up, for instance: what does not count makes no handle."""
+    append = OpenRoster.append
+
+    def overtaken(file: OpenRoster, lines: bytes) -> int:
+        monkeypatch.undo()
+        appended(two, State("a", 2**52, "f" * 32, RUNNING, "faster", since=1.0, at=1.0))
+        return append(file, lines)
+
+    monkeypatch.setattr(OpenRoster, "append", overtaken)
+    with pytest.raises(TaskTakenError) as taken:
+        two.our.start("a")
+    assert taken.value.task.status == "faster"
+
+
+def test_whoever_was_broken_before_it_was_done_looks_what_became_of_it(
+    two: Two, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(_: object) -> None:
+        monkeypatch.undo()
+        ownership.break_claim(two.path, token=ownership.inspect(two.path, processes=two.ours).token)
+        appended(two, State("a", 2**52, "f" * 32, RUNNING, "faster", since=1.0, at=1.0))
+
+    monkeypatch.setattr(two.our._ledger, "_tidy", broken)
+    with pytest.raises(TaskTakenError) as taken:
+        two.our.start("a")
+    assert taken.value.task.status == "faster"
+
+    def only_broken(_: object) -> None:
+        monkeypatch.undo()
+        ownership.break_claim(two.path, token=ownership.inspect(two.path, processes=two.ours).token)
+
+    monkeypatch.setattr(two.our._ledger, "_tidy", only_broken)
+    task = two.our.start("b")
+    assert two.our.task("b").token == task.token
+    task.finish()
+
+
 # restoring
 
 
@@ -305,6 +343,32 @@ def test_what_was_finished_just_before_its_driver_died_is_not_lost(
         with pytest.raises(TaskTakenError, match="is finished"):
             two.our.claim_lost("a")
     assert task.token == ending.token
+
+
+def test_what_was_finished_just_before_its_driver_died_is_not_taken_over(
+    two: Two, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same for a driver that came between our look and our turn."""
+    ours, observe, acquired = two.our.start("a"), two.ours.observe, two.our._ledger._acquired
+    ours.give_up()
+    their = two.their.start("b")
+    taken = State("a", their.token + 1, their._by, RUNNING, since=1.0, at=1.0)
+
+    def late() -> ownership.Claim:
+        monkeypatch.setattr(two.our._ledger, "_acquired", acquired)
+        appended(two, taken)
+        return acquired()
+
+    def last_words(pid: int) -> Any:
+        if pid == 2000 and two.ours.answers(2000):
+            appended(two, taken._replace(state=FINISHED, status="theirs"))
+            two.ours.kill(2000)
+        return observe(pid)
+
+    monkeypatch.setattr(two.our._ledger, "_acquired", late)
+    monkeypatch.setattr(two.ours, "observe", last_words)
+    with pytest.raises(TaskTakenError, match=r"is finished \(theirs\)"):
+        two.our.claim_lost("a")
 
 
 def test_looking_changes_nothing(two: Two) -> None:
@@ -568,7 +632,8 @@ def test_a_short_write_is_an_error_and_leaves_no_torn_line(two: Two, monkeypatch
         assert (failed.value.errno, failed.value.filename) == (errno.ENOSPC, str(two.path))
     monkeypatch.undo()
     added = two.path.read_bytes().removeprefix(before)
-    assert b'"task"' not in added  # a whole line of a driver may stay: others may have read it
+    assert b'"task"' not in added
+    assert added.count(b'"driver"') == 1  # a whole line stays: others may have read it, and go on behind it
     task.finish()
     assert two.names() == {"running": set(), "lost": set(), "finished": {"a"}}
 
@@ -594,6 +659,64 @@ def test_what_may_not_survive_is_an_error_and_what_was_begun_is_given_up(
         two.our.start("b")
     monkeypatch.undo()
     assert two.our.task("b").state == "lost"
+
+
+def test_everything_is_on_the_disk_before_it_is_told(two: Two, monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[str] = []
+
+    def noted(name: str) -> None:
+        real = getattr(os, name)
+
+        def call(*arguments: Any, **keywords: Any) -> Any:
+            about = os.readlink(f"/proc/self/fd/{arguments[0]}") if name in ("fsync", "write") else str(arguments[1])
+            if about.startswith(str(two.path)) or about == str(two.path.parent):
+                done.append(f"{name} {about.removeprefix(str(two.path.parent)).removeprefix('/') or '.'}")
+            return real(*arguments, **keywords)
+
+        monkeypatch.setattr(os, name, call)
+
+    for name in ("write", "fsync", "link", "rename"):
+        noted(name)
+
+    def told(act: Any) -> list[str]:
+        done.clear()
+        act()
+        return list(done)
+
+    new, line = ["write x.roster.new", "fsync x.roster.new"], ["write x.roster", "fsync x.roster"]
+    assert told(lambda: two.our.start("a")) == [*new, "link x.roster", "fsync .", *line]
+    task = two.our.driven("a")
+    assert told(lambda: task.update("more")) == line
+    assert told(task.finish) == line
+    assert told(task.finish) == ["fsync x.roster"]
+    assert told(two.our.compact)[:4] == [*new, "rename x.roster", "fsync ."]
+    assert told(two.our.restore) == ["fsync x.roster"]
+    assert told(lambda: two.our.task("a")) == ["fsync x.roster"]
+    assert "fsync x.roster" in told(lambda: two.our.wait("a", PATIENCE))
+
+
+def test_nobody_can_break_whoever_replaces_the_file(two: Two, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else what others append meanwhile would be lost."""
+    two.our.start("a")
+    rename, locked = os.rename, []
+
+    def looked(source: str, target: str) -> None:
+        locked.append(is_locked(two.path.parent / ".leases" / "x.roster.guard"))
+        rename(source, target)
+
+    monkeypatch.setattr(os, "rename", looked)
+    two.our.compact()
+    assert locked == [True]
+
+
+def test_another_roster_of_the_same_inode_and_size_is_another_one(two: Two) -> None:
+    two.our.start("a").finish()
+    assert two.names()["finished"] == {"a"}
+    whole = two.path.read_bytes()
+    first = whole.index(b'"generation":') + 13
+    other = whole[:first] + (b"2" if whole[first : first + 1] != b"2" else b"3") + whole[first + 1 :]
+    two.path.write_bytes(other.replace(b'"task":"a"', b'"task":"b"'))
+    assert two.names()["finished"] == {"b"}
 
 
 @pytest.mark.parametrize("content", [b"", b"hello\n", b"{}\n", b'{"roster":"1"}\n', b'{"task":"a"}\n', b"\0" * 100])
