@@ -18,7 +18,7 @@ from leases.aio._clock import BreakableClock
 from leases.aio._held import Held, Opening
 from leases.aio._lease import Lease
 from leases.aio._listener import Listener
-from ownership import AlreadyOwnedError
+from ownership import AlreadyOwnedError, Running
 
 OnWait = Callable[[AlreadyOwnedError], object]
 _Handle = TypeVar("_Handle")
@@ -80,7 +80,25 @@ def replace(
 
 
 def listen(
-    address: Any = None, *, on_wait: OnWait | None = None, clock: Any = None, **keywords: Any
+    address: StrPath | tuple[str, int] | None = None,
+    *,
+    sock: socket.socket | int | None = None,
+    resource: StrPath | None = None,
+    timeout: float | None = 0.0,
+    also: Iterable[StrPath] = (),
+    registry: StrPath | None = None,
+    labels: Mapping[str, str] | None = None,
+    data: Mapping[str, Any] | None = None,
+    mode: int = 0o600,
+    uid: int = -1,
+    gid: int = -1,
+    backlog: int = 128,
+    release: Literal["exit", "close"] = "exit",
+    gate: Any = None,
+    on_wait: OnWait | None = None,
+    on_stopped: Literal["wait", "resume", "evict"] = "wait",
+    clock: Any = None,
+    processes: Any = None,
 ) -> Opening[Listener]:
     """Own the socket at *address*, and listen on it: :func:`ownership.listen` for asynchronous code.
 
@@ -88,6 +106,9 @@ def listen(
     :class:`ownership.OwnershipLostError`, and closes it at the end. Give ``owned.socket`` to
     ``asyncio.start_unix_server(sock=...)``. Parameters and errors are those of :func:`ownership.listen`.
     """
+    keywords: dict[str, Any] = {"sock": sock, "resource": resource, "timeout": timeout, "also": also, "data": data}
+    keywords |= {"registry": registry, "labels": labels, "mode": mode, "uid": uid, "gid": gid, "backlog": backlog}
+    keywords |= {"release": release, "gate": gate, "on_stopped": on_stopped, "processes": processes}
     make = partial(ownership.listen, address, **keywords)
     return Opening(partial(_opened, make, Listener, _close, on_wait, clock), f"listen({address!r})")
 
@@ -97,8 +118,16 @@ async def ensure(
     command: Sequence[str | PathLike[str]] | None,
     timeout: float | None = 10.0,
     *,
+    match: Mapping[str, Any] | None = None,
+    on_mismatch: Literal["raise", "use", "replace"] = "raise",
+    connect: Callable[[Running], Any] | None = None,
+    registry: StrPath | None = None,
+    env: Mapping[str, str] | None = None,
+    cwd: StrPath | None = None,
+    grace: float = 1.0,
+    gate: Any = None,
     clock: Any = None,
-    **keywords: Any,
+    processes: Any = None,
 ) -> Any:
     """Connect to whoever serves at *address*, started if nobody does: :func:`ownership.ensure` for asynchronous code.
 
@@ -109,7 +138,9 @@ async def ensure(
     streams by ``asyncio.open_unix_connection(sock=...)``.
     """
     breakable = BreakableClock(clock)
-    reach = partial(ownership.ensure, address, command, timeout, clock=breakable, **keywords)
+    keywords: dict[str, Any] = {"match": match, "on_mismatch": on_mismatch, "connect": connect, "registry": registry}
+    keywords |= {"env": env, "cwd": cwd, "grace": grace, "gate": gate, "processes": processes, "clock": breakable}
+    reach = partial(ownership.ensure, address, command, timeout, **keywords)
     return await run(reach, undo=_hang_up, clock=breakable)
 
 

@@ -63,21 +63,21 @@ def hire() -> Worker:
 
 def _work(calls: Calls) -> None:
     """The thread. It blocks no signal: what is started by what it calls would inherit that."""
-    resting: ref[Worker] | None = None
+    rested: ref[Worker] | None = None  # once it was dismissed
     while True:
         try:
             call = calls.get(timeout=_LINGER)
         except queue.Empty:
-            worker = None if resting is None else resting()
-            if worker is not None and _resting.pop(worker, False):
-                return
-            continue  # hired, and not told yet what to do
-        if call is None:
+            if rested is None or not _is_free(rested):
+                continue  # hired, and not told yet what to do
             return
-        if isinstance(call, Worker):
+        if call is None:  # which the garbage collector may say of one that somebody has got hold of again
+            if rested is None or _is_free(rested):
+                return
+        elif isinstance(call, Worker):
             if len(_resting) >= _RESTING:
                 return
-            resting = ref(call)
+            rested = ref(call)
             _resting[call] = True
         else:
             try:
@@ -85,6 +85,12 @@ def _work(calls: Calls) -> None:
             except BaseException:  # it must not: whoever waits for it waits in vain
                 log.exception("a call failed: %r", call)
         del call  # nothing is kept alive by a thread that rests
+
+
+def _is_free(rested: ref[Worker]) -> bool:
+    """Whether nobody has that worker, nor can hire it from now on."""
+    worker = rested()
+    return worker is None or _resting.pop(worker, False)
 
 
 if hasattr(os, "register_at_fork"):

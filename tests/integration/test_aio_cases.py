@@ -11,7 +11,8 @@ import leases
 import ownership
 from leases import append_line, read_lines
 from ownership import Verdict
-from tests.support.processes import Contender, eventually, residue, run, running, stopped
+from tests.support.processes import Contender, eventually, is_locked, residue, run, running, stopped
+from tests.support.records import file_of
 
 SERVICE = """
 import asyncio, leases
@@ -45,12 +46,10 @@ def test_a_service_that_was_stopped_past_its_ttl_writes_nothing_after_its_succes
         while True:
             service.signal(signal.SIGSTOP)
             eventually(lambda: ownership.is_stopped(service.pid))
-            try:
-                lease = leases.acquire(path, ttl=30.0, timeout=20.0)
+            if not is_locked(file_of(path, "guard")):
                 break
-            except ownership.GuardTimeoutError:  # it was inside the guard
-                service.signal(signal.SIGCONT)
-        with lease:
+            service.signal(signal.SIGCONT)
+        with leases.acquire(path, ttl=30.0, timeout=20.0) as lease:
             append_line(lease, f"{lease.token} 0 mine")
             service.signal(signal.SIGCONT)
             assert service.hear() == ["LeaseLostError", "expired"]
@@ -128,6 +127,42 @@ def test_a_process_ends_although_a_thread_of_it_waits_for_ever(tmp_path: Path) -
         assert service.hear()
         assert service.process.wait(30) == 0
         assert owner.held
+
+
+@pytest.mark.parametrize("end", ["os._exit(0)", "sys.exit(0)", "raise KeyError", "return"])
+def test_a_child_that_is_forked_inside_the_body_takes_nothing_with_it(tmp_path: Path, end: str) -> None:
+    """K45."""
+    body = """
+    import asyncio
+    from leases import aio
+    async def main():
+        async with aio.acquire(sys.argv[1], ttl=30.0) as lease:
+            async with lease.critical():
+                if os.fork() == 0:
+                    END
+            os.wait()
+            say(lease.held)
+            await lease.verify()
+            async with lease.critical():
+                await aio.append_line(lease, "still here")
+            say(True)
+            await asyncio.to_thread(hear)
+    parent = os.getpid()
+    try:
+        asyncio.run(main())
+    finally:
+        if os.getpid() != parent:
+            os._exit(0)
+    """
+    path = tmp_path / "x"
+    with running(body.replace("END", end), path) as parent, Contender() as contender:
+        assert parent.hear() is True
+        assert parent.hear() is True
+        assert contender.do("acquire", path)["error"] == "AlreadyOwnedError"
+        parent.say("go on")
+        assert parent.process.wait(30) == 0
+    assert list(read_lines(path)) == [b"still here"]
+    assert residue(path) == set()
 
 
 INTERRUPTED = """

@@ -14,7 +14,7 @@ import pytest
 import leases
 import ownership
 from leases import append_line, read_lines
-from tests.support.processes import Child, Contender, eventually, running, stopped
+from tests.support.processes import Child, Contender, eventually, is_locked, running, stopped
 from tests.support.records import file_of
 
 HOLDER = """
@@ -68,15 +68,13 @@ def wait_for_lines(path: Path, holder: Child) -> None:
     assert holder.process.poll() is None
 
 
-def take_over(path: Path, holder: Child) -> leases.Lease:
-    """Stop *holder* wherever it is; if that is inside the guard, let it go on and stop it elsewhere."""
+def stop_outside_the_guard(path: Path, holder: Child) -> None:
     while True:
         holder.signal(signal.SIGSTOP)
         eventually(lambda: ownership.is_stopped(holder.pid))
-        try:
-            return leases.acquire(path, ttl=30.0, timeout=20.0)
-        except ownership.GuardTimeoutError:
-            holder.signal(signal.SIGCONT)
+        if not is_locked(file_of(path, "guard")):
+            return
+        holder.signal(signal.SIGCONT)
 
 
 def no_stale_lines(folder: Path, rounds: int) -> None:
@@ -87,10 +85,10 @@ def no_stale_lines(folder: Path, rounds: int) -> None:
         tokens = [holder.hear() for holder in holders]
         for path, holder in zip(paths, holders, strict=True):
             wait_for_lines(path, holder)
-        for holder in holders:
-            holder.signal(signal.SIGSTOP)
+        for path, holder in zip(paths, holders, strict=True):
+            stop_outside_the_guard(path, holder)
         for path, holder, token in zip(paths, holders, tokens, strict=True):
-            with take_over(path, holder) as lease:
+            with leases.acquire(path, ttl=30.0, timeout=20.0) as lease:
                 append_line(lease, f"{lease.token} 0 mine")
                 holder.signal(signal.SIGCONT)  # it appends at once
                 append_line(lease, f"{lease.token} 1 mine")

@@ -165,6 +165,23 @@ def test_a_link_that_was_put_in_its_place_is_not_followed(tmp_path: Path) -> Non
     assert victim.read_bytes() == b"mine"
 
 
+def test_what_does_not_reach_the_disk_is_taken_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "x"
+
+    def fail(descriptor: int) -> None:
+        raise OSError(errno.EIO, "the disk is broken")
+
+    with leases.acquire(path) as lease:
+        append_line(lease, "first", fsync=True)
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "fsync", fail)
+            with pytest.raises(OSError, match="the disk is broken") as failed:
+                append_line(lease, "second", fsync=True)
+        assert failed.value.filename == str(path)
+        append_line(lease, "third", fsync=True)
+    assert list(read_lines(path)) == [b"first", b"third"]
+
+
 def test_threads_of_the_holder_take_turns(tmp_path: Path) -> None:
     with leases.acquire(tmp_path / "x", ttl=30.0) as lease:
 

@@ -13,6 +13,7 @@ import pytest
 
 import leases
 import ownership
+from leases import aio
 
 ROOT = Path(ownership.__file__).resolve().parents[1]
 PACKAGES = ("ownership", "leases")
@@ -124,7 +125,7 @@ def test_nothing_inside_a_package_imports_its_own_facade() -> None:
             assert (module != package) or f"{package}.{member}" in MODULES, f"{name} imports {module}.{member}"
 
 
-@pytest.mark.parametrize("package", [ownership, leases], ids=PACKAGES)
+@pytest.mark.parametrize("package", [ownership, leases, aio], ids=[*PACKAGES, "leases.aio"])
 def test_the_public_names_are_listed_sorted_and_complete(package: object) -> None:
     listed = package.__all__  # type: ignore[attr-defined]
     assert listed == sorted(listed)
@@ -135,7 +136,7 @@ def test_the_public_names_are_listed_sorted_and_complete(package: object) -> Non
     assert all(hasattr(package, one) for one in listed)
 
 
-@pytest.mark.parametrize("package", PACKAGES)
+@pytest.mark.parametrize("package", [*PACKAGES, "leases.aio"])
 def test_a_facade_only_imports_and_lists(package: str) -> None:
     allowed = (ast.Import, ast.ImportFrom, ast.Assign, ast.AnnAssign, ast.Expr)
     assert all(isinstance(node, allowed) for node in TREES[package].body)
@@ -241,6 +242,18 @@ print(sorted(name for name in new if name.split(".")[0] in {HEAVY!r}), threading
     said = fresh(code).split()
     assert said[0] == "[]"
     assert said[1] == "1"
+
+
+def test_asyncio_is_imported_by_its_users_only() -> None:
+    code = """
+import sys, pydantic, filelock
+before = set(sys.modules)
+import leases
+print("asyncio" in set(sys.modules) - before, end=" ")
+import leases.aio
+print("asyncio" in sys.modules)
+"""
+    assert fresh(code) == "False True\n"
 
 
 @pytest.mark.parametrize("module", ["rich", "click", "psutil", "ctypes"])

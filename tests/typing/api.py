@@ -7,12 +7,13 @@ import os
 import signal
 import socket
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, assert_type
 
 import leases
 import ownership
+from leases import aio
 from ownership import testing
 
 
@@ -108,6 +109,41 @@ def judged(owner: ownership.OwnerIdentity, path: Path) -> None:
     watch.wake()
     watch.discard(owner)
     watch.close()
+
+
+def session_file(path: Path, lease: leases.Lease, claim: ownership.Claim) -> list[bytes]:
+    leases.append_line(lease, "text", path=path, fsync=True, mode=0o640, timeout=None)
+    leases.append_line(claim, b"bytes")
+    assert_type(leases.read_lines(path, 5), Iterator[bytes])
+    return list(leases.read_lines("/srv/session.jsonl"))
+
+
+async def asynchronous(path: Path, claim: ownership.Claim, told: list[leases.LeaseLostError]) -> None:
+    async with aio.acquire(path, ttl=30.0, timeout=5.0, labels={"a": "b"}, on_wait=print) as lease:
+        assert_type(lease, aio.Lease)
+        assert_type(lease.lease, leases.Lease)
+        assert_type((lease.path, lease.token, lease.ttl, lease.lapses), tuple[Path, int, float | None, int])
+        assert_type(lease.expires_in, float | None)
+        assert_type(lease.lost, threading.Event)
+        assert_type((lease.ref, lease.record), tuple[ownership.OwnerRef, ownership.OwnerRecord])
+        assert_type(await lease.renew(), bool)
+        lease.on_loss(told.append)
+        async with lease.critical(timeout=0.5):
+            await lease.verify()
+            await lease.announce("serving", data={"a": 1})
+            await aio.append_line(lease, "line", fsync=True)
+        await lease.release("done")
+    assert_type(await aio.acquire(path), aio.Lease)
+    async with aio.Lease(claim), aio.replace(path, reason="upgrade", grace=5.0) as lease:
+        assert_type(lease, aio.Lease)
+    async with aio.listen(path, data={"version": 1}) as owned:
+        assert_type(owned, aio.Listener)
+        assert_type(owned.listener, ownership.Listener)
+        assert_type((owned.claim, owned.endpoint, owned.path_lost), tuple[ownership.Claim, str, bool])
+        assert_type(await owned.rebind(), socket.socket)
+        await owned.close("done")
+    assert_type(await aio.connect(path, timeout=1.0), socket.socket)
+    await aio.ensure(path, ["server"], match={"version": 1})
 
 
 def shut(path: Path) -> None:
