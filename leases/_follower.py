@@ -41,6 +41,7 @@ class Follower:
         self._watch = OwnerWatch(processes=self._processes)
         self._watched: dict[str, Any] = {}
         self._due: dict[str, float] = {}
+        self._hinted: set[str] = set()  # those who seem to have ended: nothing wakes us again if that was premature
         self._followed: list[Following] = []
         self._states: dict[str, State] = {}
         self._seen: View | None = None
@@ -102,6 +103,7 @@ class Follower:
                     self._watch.close()
                     self._watched.clear()
                     self._due.clear()
+                    self._hinted.clear()
                     self._states.clear()
                     self._seen = None
                     self._runner = None
@@ -136,6 +138,7 @@ class Follower:
         for by in set(self._watched) - open_:
             self._watch.discard(self._watched.pop(by))
             self._due.pop(by, None)
+            self._hinted.discard(by)
 
     def _names(self) -> set[str]:
         return {one.name for one in list(self._followed)}
@@ -151,6 +154,7 @@ class Follower:
     def _judged(self, view: View, by: str, hints: frozenset[str]) -> Judgement:
         """What has become of a driver; looked at when that may have changed."""
         now = time.monotonic()
+        self._hinted |= hints
         known = self._coroner.judgements.get(by)
         if known is not None and by not in hints and now < self._due.get(by, 0.0):
             return known
@@ -159,7 +163,7 @@ class Follower:
         if owner is not None:
             self._watched.setdefault(by, owner)
             watched = self._watch.add(owner)
-        self._due[by] = now + (_SURE if watched else 0.0)
+        self._due[by] = now + (_SURE if watched and by not in self._hinted else 0.0)
         return self._coroner.judge(view, by)
 
     def _ended(self, view: View | None, one: Following, dead: dict[str, Judgement]) -> Task | None:

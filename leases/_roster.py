@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from os import fspath
+from pathlib import Path
 from typing import Any
 
 from leases._change import Change, Decide
@@ -58,9 +59,9 @@ class Roster:
         self._coroner: Callable[[], Coroner] = lambda: Coroner(canonical, shared, seams)
 
     @property
-    def path(self) -> str:
-        """Its canonical path."""
-        return self._ledger.path
+    def path(self) -> Path:
+        """The canonical path, pinned when this was made."""
+        return Path(self._ledger.path)
 
     # -- reading
 
@@ -112,7 +113,7 @@ class Roster:
     def start(self, name: str, status: str = "", *, data: Any = None) -> TaskClaim:
         """Drive a new task.
 
-        A call that raises leaves nothing that is driven by us.
+        A call that raises leaves nothing that is driven by us, unless not even that can be written (:meth:`driven`).
 
         :param name: that no task of this roster has, 512 characters at most
         :param status: what is said about it at first
@@ -126,12 +127,12 @@ class Roster:
         checked_name(name), checked_status(status)
         coroner, view = self._coroner(), self._ledger.read()
         if view is not None and name in view.tasks:  # a name is used once: no need to wait for others' changes
-            raise taken(self.path, self._looked_at(name, coroner))
+            raise taken(self._ledger.path, self._looked_at(name, coroner))
 
         def decide(change: Change) -> State:
             known, task = looked_at(change, coroner, name)
             if known is not None and task is not None:
-                raise taken(self.path, task)
+                raise taken(self._ledger.path, task)
             return State(name, change.token, change.me.instance_id, RUNNING, status, data, change.now, change.now)
 
         return self._begun(name, decide)
@@ -139,7 +140,7 @@ class Roster:
     def claim_lost(self, task: Task | str) -> TaskClaim:
         """Drive a lost task on, from what was last said about it. Of many who try exactly one does.
 
-        A call that raises leaves nothing that is driven by us.
+        A call that raises leaves nothing that is driven by us, unless not even that can be written (:meth:`driven`).
 
         :param task: or its name
         :returns: its handle; ``before`` is what the one before left
@@ -152,7 +153,7 @@ class Roster:
         coroner = self._coroner()
         found = self._looked_at(name, coroner)
         if found.state != "lost":  # so that who comes late waits for nobody
-            raise taken(self.path, found)
+            raise taken(self._ledger.path, found)
         before: list[Task] = []
 
         def decide(change: Change) -> State:
@@ -160,7 +161,7 @@ class Roster:
             if known is None or found is None:
                 raise LookupError(f"{self.path}: no task {name!r}")
             if found.state != "lost":
-                raise taken(self.path, found)
+                raise taken(self._ledger.path, found)
             before[:] = [found]
             return known._replace(
                 token=change.token, by=change.me.instance_id, state=RUNNING, since=change.now, at=change.now
@@ -181,7 +182,7 @@ class Roster:
             if state is None:
                 raise LookupError(f"{self.path}: no task {name!r}")
             if state.by != change.me.instance_id or state.state != RUNNING:
-                raise taken(self.path, self.task(name))
+                raise taken(self._ledger.path, self.task(name))
             found[:] = [state]
             return state
 
@@ -237,7 +238,7 @@ class Roster:
         state = view.get(name)
         if state is None:
             raise LookupError(f"{self.path}: no task {name!r}")
-        one = Following(self.path, self._coroner().task(view, state), callback, self._follower.leave)
+        one = Following(self._ledger.path, self._coroner().task(view, state), callback, self._follower.leave)
         self._follower.add(one, state)
         return one
 

@@ -29,6 +29,7 @@ class TaskClaim:
 
     As a context manager: a block that ends by itself finishes the task as ``done``, one that an exception leaves as
     ``failed`` with what it says, and one that is interrupted (KeyboardInterrupt, SystemExit, cancellation) gives it up.
+    If not even that can be written, it stays ours.
 
     :ivar name: of the task
     :ivar token: greater than that of every earlier driver
@@ -135,7 +136,7 @@ class TaskClaim:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._ended or isinstance(error, TaskLostError):
+        if self._ended:
             return
         try:
             if error is None:

@@ -123,7 +123,7 @@ def sweep(scene: Scene, what: str, limit: int, act: Any, *more: Any) -> None:
 
 @pytest.mark.parametrize("what", WHATS)
 def test_a_writer_that_dies_at_a_changing_call_leaves_a_whole_roster(scene: Scene, what: str) -> None:
-    sweep(scene, what, 6, kill)
+    sweep(scene, what, 5, kill)
 
 
 @pytest.mark.parametrize("what", WHATS)

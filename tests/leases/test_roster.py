@@ -6,6 +6,7 @@ import asyncio
 import errno
 import os
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -212,6 +213,14 @@ def test_a_block_whose_task_was_lost_does_nothing_at_its_end(two: Two) -> None:
     with pytest.raises(TaskLostError):
         displaced()
     assert two.our.task("a").owner is None
+
+
+def test_a_block_that_another_task_is_lost_in_fails(two: Two) -> None:
+    other = two.our.start("b")
+    appended(two, State("b", other.token + 1, "f" * 32, RUNNING, since=1.0, at=1.0))
+    with pytest.raises(TaskLostError), two.our.start("a"):
+        other.verify()
+    assert two.our.task("a").status.startswith("failed: TaskLostError")
 
 
 def test_the_handle_of_a_task_that_the_roster_does_not_have_is_lost(two: Two) -> None:
@@ -436,6 +445,21 @@ def test_it_ends_as_what_its_driver_writes(two: Two) -> None:
     assert found[1:4] == ("finished", "well", 1)
     eventually(lambda: told)
     assert told == [found]
+
+
+def test_a_driver_that_only_seemed_to_end_is_looked_at_until_it_has(two: Two) -> None:
+    """Its handle is ready, and its core dump is still being written, for instance."""
+    two.their.start("a")
+    following = two.our.follow("a")
+    eventually(lambda: following.last.verdict is Verdict.LIVE)
+    start_id = two.ours.observe(2000).start_id
+    two.ours.kill(2000)
+    two.ours.add(2000, start_id=start_id)  # lives after all, and no handle will tell
+    assert not following.ended
+    began = time.monotonic()
+    two.ours.kill(2000)
+    assert following.wait(PATIENCE).state == "lost"
+    assert time.monotonic() - began < 4
 
 
 def test_it_ends_as_lost_when_its_driver_dies_and_at_once(two: Two) -> None:

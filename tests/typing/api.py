@@ -97,6 +97,7 @@ async def roster(path: Path, ended: list[leases.Task]) -> None:
     assert_type(roster.task("name"), leases.Task)
     following.cancel()
     roster.compact()
+    assert_type(roster.path, Path)
 
 
 def judged(owner: ownership.OwnerIdentity, path: Path) -> None:
