@@ -121,12 +121,12 @@ def sweep(scene: Scene, what: str, limit: int, act: Any, *more: Any) -> None:
     assert not failures, f"{len(failures)} of {len(every)} points:\n" + "\n".join(failures[:8])
 
 
-@pytest.mark.parametrize("what", WHATS)
+@pytest.mark.parametrize("what", ["first", "finish", "compact"])
 def test_a_writer_that_dies_at_a_changing_call_leaves_a_whole_roster(scene: Scene, what: str) -> None:
     sweep(scene, what, 5, kill)
 
 
-@pytest.mark.parametrize("what", WHATS)
+@pytest.mark.parametrize("what", ["first", "claim_lost", "compact"])
 def test_a_call_that_fails_leaves_a_whole_roster_and_nothing_begun(scene: Scene, what: str) -> None:
     sweep(scene, what, 5, fail, "ENOSPC")
 
