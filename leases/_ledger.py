@@ -69,7 +69,9 @@ class Ledger:
 
     def _is_unchanged(self) -> bool:
         view = self._view
-        if view is None:
+        if (
+            view is None or view.torn
+        ):  # what is torn may be cut and written over, to the same size, in one tick of a clock
             return False
         try:
             found = os.stat(self.path, follow_symlinks=False)
@@ -203,7 +205,7 @@ class Ledger:
         except FileNotFoundError:
             if attempt.decide is None:
                 raise
-            created(self.path, head(time.time_ns(), 0), self.registry)
+            created(self.path, head(time.time_ns(), 0), self.registry, attempt.claims[-1].token)
             file = opened(self.path, writing=True)
         attempt.files.append(file)
         self._refreshed(file)
@@ -234,12 +236,13 @@ class Ledger:
 
     def _rewritten(self, view: View, attempt: Attempt) -> View:
         """In its critical section nobody can evict us: what others append is not lost."""
+        token = attempt.claims[-1].token
         try:
-            temporary = prepared(self.path, view.whole(time.time_ns()))
+            temporary = prepared(self.path, view.whole(time.time_ns()), token)
             with attempt.critical():
                 os.rename(temporary, self.path)
         except BaseException as error:
-            discard_prepared(self.path)
+            discard_prepared(self.path, token)
             if isinstance(error, OSError) and error.filename is None:
                 raise told(error, self.path) from None
             raise

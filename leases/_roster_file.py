@@ -6,7 +6,7 @@ import errno
 import os
 import stat
 from collections.abc import Callable
-from os.path import dirname
+from os.path import basename, dirname
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -135,37 +135,56 @@ def opened(path: str, *, writing: bool = False) -> OpenRoster:
     return one
 
 
-def created(path: str, content: bytes, registry: str | None) -> None:
+def created(path: str, content: bytes, registry: str | None, token: int) -> None:
     """Give *path* a file with *content*, unless it has one.
 
+    :param token: of who makes it: whoever was broken meanwhile, and wakes, does not meddle with what others make
     :raises FileExistsError: it has
     """
-    temporary = f"{path}.new"
+    temporary = _temporary(path, token)
     try:
         _write(temporary, content, _owner_of(path, registry))
         os.link(temporary, path, follow_symlinks=False)
     except OSError as error:
         raise told(error, path) from None
     finally:
-        _remove(temporary)
+        discard_prepared(path, token)
     _sync_directory(path)
 
 
-def prepared(path: str, content: bytes) -> str:
-    """A file with *content* that may replace the one at *path*, by which name it does; on the disk."""
-    temporary, found = f"{path}.new", os.stat(path)
+def prepared(path: str, content: bytes, token: int) -> str:
+    """A file with *content* that may replace the one at *path*, by which name it does; on the disk.
+
+    What a crash left of an earlier one is removed.
+    """
+    found = os.stat(path)
+    _remove_leftovers(path)
     try:
-        _write(temporary, content, (found.st_mode & 0o777, found.st_uid, found.st_gid))
+        _write(_temporary(path, token), content, (found.st_mode & 0o777, found.st_uid, found.st_gid))
     except OSError as error:
         raise told(error, path) from None
-    return temporary
+    return _temporary(path, token)
 
 
-def discard_prepared(path: str) -> None:
-    """What was prepared is not wanted; best effort, the next one removes it."""
+def discard_prepared(path: str, token: int) -> None:
+    """What was prepared is not wanted any more; best effort."""
     try:
-        _remove(f"{path}.new")
+        os.unlink(_temporary(path, token))
     except OSError:
+        pass
+
+
+def _temporary(path: str, token: int) -> str:
+    return f"{path}.{token}.new"
+
+
+def _remove_leftovers(path: str) -> None:
+    prefix = f"{basename(path)}."
+    try:
+        for name in os.listdir(dirname(path)):
+            if name.startswith(prefix) and name.endswith(".new") and name[len(prefix) : -4].isdigit():
+                os.unlink(f"{dirname(path)}/{name}")
+    except OSError:  # another account's, for instance
         pass
 
 
@@ -175,8 +194,6 @@ def settled(path: str) -> None:
 
 
 def _write(temporary: str, content: bytes, owner: tuple[int, int, int]) -> None:
-    """One name for all who make one, under the lock: a crash leaves one file, which the next one removes."""
-    _remove(temporary)
     mode, uid, gid = owner
     numbers: list[int] = []
     try:
@@ -213,13 +230,6 @@ def _owner_of(path: str, registry: str | None) -> tuple[int, int, int]:
     if os.geteuid() == 0 and not above.st_mode & stat.S_ISVTX:
         return _MODE, above.st_uid, above.st_gid
     return _MODE, os.geteuid(), os.getegid()
-
-
-def _remove(temporary: str) -> None:
-    try:
-        os.unlink(temporary)
-    except FileNotFoundError:
-        pass
 
 
 def _sync_directory(path: str) -> None:
