@@ -18,7 +18,7 @@ import leases
 import ownership
 from leases import Restored, Roster, Task, TaskLostError, TaskTakenError, TaskTimeoutError
 from leases._change import Change
-from leases._roster_file import OpenRoster
+from leases._roster_file import OpenRoster, prepared
 from leases._roster_lines import FINISHED, RUNNING, State
 from ownership import AlreadyOwnedError, InvalidRecordError, UnsupportedRecordError, Verdict
 from ownership._pulse import ProcessPulse
@@ -733,6 +733,38 @@ def test_nobody_can_break_whoever_replaces_the_file(two: Two, monkeypatch: pytes
     monkeypatch.setattr(os, "rename", looked)
     two.our.compact()
     assert locked == [True]
+
+
+def test_of_two_who_replace_the_file_none_puts_the_others_there(two: Two, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that was broken, and wakes while another one is at it."""
+    two.our.start("a").finish()
+    rename = os.rename
+
+    def meddled(source: str, target: str) -> None:
+        prepared(str(two.path), b"of somebody who woke up\n", 17)
+        rename(source, target)
+
+    monkeypatch.setattr(os, "rename", meddled)
+    with pytest.raises(FileNotFoundError):
+        two.our.compact()
+    monkeypatch.undo()
+    assert two.names()["finished"] == {"a"}
+    two.our.compact()
+    assert not list(two.path.parent.glob("*.new"))
+
+
+def test_a_torn_line_that_was_written_over_in_the_same_tick_is_seen(two: Two) -> None:
+    task = two.our.start("a")
+    line = two.our._ledger.read().get("a")._replace(status="new").line  # type: ignore[union-attr]
+    whole, when = two.path.read_bytes(), 1_800_000_000_000_000_000
+    two.path.write_bytes(whole + b"x" * len(line))
+    os.utime(two.path, ns=(when, when))
+    assert two.our.restore().running[0].status == ""
+    two.our._ledger.read()
+    two.path.write_bytes(whole + line)
+    os.utime(two.path, ns=(when, when))
+    task.verify()
+    assert two.our._ledger.read().get("a").status == "new"  # type: ignore[union-attr]
 
 
 def test_another_roster_of_the_same_inode_and_size_is_another_one(two: Two) -> None:
