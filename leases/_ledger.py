@@ -69,9 +69,7 @@ class Ledger:
 
     def _is_unchanged(self) -> bool:
         view = self._view
-        if (
-            view is None or view.torn
-        ):  # what is torn may be cut and written over, to the same size, in one tick of a clock
+        if view is None or view.torn:  # a torn line may be cut and written over, to the same size, in one tick
             return False
         try:
             found = os.stat(self.path, follow_symlinks=False)
