@@ -139,6 +139,7 @@ class Follower:
             self._watch.discard(self._watched.pop(by))
             self._due.pop(by, None)
             self._hinted.discard(by)
+            self._coroner.judgements.pop(by, None)
 
     def _names(self) -> set[str]:
         return {one.name for one in list(self._followed)}
