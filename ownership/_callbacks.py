@@ -97,7 +97,6 @@ class Callbacks:
                 callback()
             except BaseException:  # SystemExit too: it would end the thread, not the program
                 tell(log.exception, "a callback failed: %r", callback)
-            del callback  # what it holds is not kept alive until the next one comes
             if self._thread is me:
                 self._since, self._patience = None, _STUCK
 

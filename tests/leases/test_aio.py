@@ -9,6 +9,7 @@ import gc
 import os
 import threading
 import time
+import warnings
 import weakref
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
@@ -294,6 +295,27 @@ def test_a_task_that_is_dropped_with_its_loop_leaves_nothing(tmp_path: Path) -> 
     nothing_left(path)
 
 
+def test_what_a_thread_has_got_for_code_that_was_closed_is_taken_back(tmp_path: Path) -> None:
+    """By it, not by the garbage collector."""
+    path = tmp_path / "x"
+    loop = asyncio.new_event_loop()
+    coroutine = aio.acquire(path)._open()
+    task = loop.create_task(coroutine)
+    loop.run_until_complete(asyncio.sleep(0))
+    eventually(lambda: ownership.inspect(path).verdict is Verdict.LIVE)
+    time.sleep(0.05)  # so that it has told the loop, which does not listen any more
+    task._log_destroy_pending = False  # type: ignore[attr-defined]
+    loop.close()
+    coroutine.close()
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        eventually(lambda: at_work() == 0)
+        nothing_left(path)
+        del task, coroutine
+        gc.collect()
+    assert [one.category for one in told] == []
+
+
 def test_a_loop_that_is_closed_while_a_thread_acquires_gets_nothing(tmp_path: Path) -> None:
     path = tmp_path / "x"
     go_on = threading.Event()
@@ -374,6 +396,9 @@ def test_tasks_that_find_out_by_themselves_make_one_error_too(tmp_path: Path) ->
             await lease.verify()
             await asyncio.sleep(0.001)
 
+    async def finds(lease: aio.Lease) -> None:
+        lease.lease.verify()
+
     async def main() -> None:
         with pytest.raises(LeaseLostError):
             async with aio.acquire(tmp_path / "x", ttl=30.0) as lease, asyncio.TaskGroup() as group:
@@ -381,6 +406,11 @@ def test_tasks_that_find_out_by_themselves_make_one_error_too(tmp_path: Path) ->
                     group.create_task(checks(lease))
                 await asyncio.sleep(0.02)
                 lose(lease)
+        with pytest.raises(LeaseLostError):
+            async with aio.acquire(tmp_path / "x", ttl=30.0) as lease, asyncio.TaskGroup() as group:
+                lose(lease)
+                for _ in range(3):
+                    group.create_task(finds(lease))
         with pytest.raises(LeaseLostError):
             async with aio.acquire(tmp_path / "x", ttl=30.0) as lease:
                 lose(lease)
@@ -529,6 +559,25 @@ def test_what_was_lost_before_the_body_begins_is_told_there(tmp_path: Path) -> N
         with pytest.raises(LeaseLostError):
             async with lease:
                 pytest.fail("it must not begin")
+
+    run(main())
+
+
+def test_what_is_lost_while_the_body_begins_is_told_inside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        lease = aio.Lease(ownership.acquire(tmp_path / "x"))
+        listen, told = lease._listen, threading.Event()
+
+        def lost_at_once() -> None:
+            listen()
+            lease.on_loss(lambda _: told.set())
+            lose(lease)
+            assert told.wait(30)  # and so had the block been told, which has no body yet
+
+        monkeypatch.setattr(lease, "_listen", lost_at_once)
+        with pytest.raises(LeaseLostError):
+            async with lease:
+                await asyncio.sleep(60)
 
     run(main())
 

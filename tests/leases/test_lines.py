@@ -15,6 +15,8 @@ import leases
 import ownership
 from leases import append_line, read_lines
 from ownership.testing import FakeClock
+from tests.support.processes import is_locked
+from tests.support.records import file_of
 
 MANY = 200_000  # bytes, more than is read at a time
 
@@ -77,6 +79,12 @@ def test_what_comes_while_it_is_read_is_left_for_the_next_time(tmp_path: Path) -
     with leases.acquire(path) as lease:
         append_line(lease, "c")
     assert list(reading) == [b"b"]
+    path.write_bytes(b"a\n" + b"torn" * MANY)
+    reading = read_lines(path)
+    assert next(reading) == b"a"
+    with leases.acquire(path) as lease:
+        append_line(lease, "c" * MANY)
+    assert list(reading) == []
     path.write_bytes(b"a\n" + b"b" * MANY * 2 + b"\n")
     reading = read_lines(path)
     assert next(reading) == b"a"
@@ -131,6 +139,21 @@ def test_whoever_lost_the_lease_appends_nothing(tmp_path: Path) -> None:
         assert lost.value.reason == "expired"
         append_line(second, "third")
     assert list(read_lines(path)) == [b"first", b"second", b"third"]
+
+
+def test_it_is_written_while_the_guard_keeps_everybody_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A look before the write would not do: another may take over in between."""
+    path, write, seen = tmp_path / "x", os.write, []
+
+    def watched(descriptor: int, raw: bytes) -> int:
+        if raw == b"line\n":
+            seen.append(is_locked(file_of(path, "guard")))
+        return write(descriptor, raw)
+
+    with leases.acquire(path, ttl=30.0) as lease:
+        monkeypatch.setattr(os, "write", watched)
+        append_line(lease, "line")
+    assert seen == [True]
 
 
 def test_what_has_just_run_out_is_renewed_if_nobody_came(tmp_path: Path) -> None:
