@@ -321,7 +321,8 @@ def test_an_asker_that_was_stopped_for_longer_than_it_may_take_finds_another_own
             assert changed != text
             request.write_text(changed)  # as if it had been stopped for days
             assert "value" in other.do("acquire", path)
-        assert new.hear() == "asks"
+        heard = new.hear()
+        assert heard == "asks", (heard, other.process.poll(), ownership.inspect(path))
         assert "value" in other.do("verify", path)
         assert "value" in other.do("release", path)
         assert "owns" in new.hear()
