@@ -276,4 +276,5 @@ class Ensuring:
 
 
 def _may_be_served_anew(seen: Inspection) -> bool:
-    return seen.verdict is Verdict.FREE or seen.verdict.may_be_evicted or seen.malformed is not None
+    nobody = seen.malformed is not None and seen.owner is None  # else whoever published last may live, and mends it
+    return seen.verdict is Verdict.FREE or seen.verdict.may_be_evicted or nobody

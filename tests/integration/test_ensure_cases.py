@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,10 @@ import pytest
 import leases
 import ownership
 from ownership import Verdict
+from ownership._sockets._ensuring import _may_be_served_anew
 from tests.support.namespaces import NOBODY, elsewhere, needs_linux_root
 from tests.support.processes import HERD, ROOT, eventually, lock_directory, run, running, state_of
+from tests.support.records import identity
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="starts real supervisors")
 
@@ -232,6 +235,12 @@ def test_somebody_who_owns_what_stands_for_the_start_is_told_apart(path: Path) -
     ):
         ownership.ensure(path, command(path), 0.1)
     assert starts(path) == []
+
+
+def test_a_damaged_record_of_somebody_who_may_live_starts_nobody(path: Path) -> None:
+    damaged = ownership.Inspection(path, Verdict.UNKNOWN, "it says nothing", malformed="no JSON")
+    assert _may_be_served_anew(damaged)
+    assert not _may_be_served_anew(replace(damaged, owner=identity()))
 
 
 @pytest.mark.parametrize("umask", [0o000, 0o777])
