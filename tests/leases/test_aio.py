@@ -787,8 +787,7 @@ def test_a_loop_is_not_kept_alive(tmp_path: Path) -> None:
                 await asyncio.sleep(60)
 
     run(main())
-    gc.collect()
-    assert seen[0]() is None
+    eventually(lambda: gc.collect() >= 0 and seen[0]() is None)  # a thread may be about to let go of what it was given
 
 
 # -- sockets
