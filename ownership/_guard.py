@@ -17,7 +17,7 @@ from ownership import _fork
 from ownership._directory import LockDirectory
 from ownership._errors import GuardTimeoutError, UnsupportedFilesystemError, explained
 from ownership._fork import Descriptor
-from ownership._models import NO_GUARD_STATE
+from ownership._models import NO_GUARD_STATE, GuardState
 from ownership._paths import Resource, shown
 from ownership._system import UNSUPPORTED
 
@@ -61,13 +61,19 @@ class Guard:
         self.afterwards: list[Callable[[], object]] = []
         self.inside: set[int] = set()  # threads
         self.spare: dict[None, Descriptor] = {}  # at most one: taken and put back in single steps
-        self.memory = (b"", NO_GUARD_STATE)  # what was read or written last, and what it means
+        self.memory: tuple[bytes | None, GuardState] = (b"", NO_GUARD_STATE)  # read or written last, and what it means
         self.inode = 0  # of the file that it was written into
         self.ragged = False  # something that says nothing follows what is written
 
     def close_spare(self) -> None:
         if (descriptor := self.spare.pop(None, None)) is not None:
             descriptor.close()
+
+    def let_go(self) -> None:
+        """Keep no more than has to be kept: it is held, and others are used."""
+        self.close_spare()
+        _, state = self.memory
+        self.memory = None, state
 
     def __del__(self) -> None:
         if "spare" in self.__dict__:  # else its construction was interrupted
@@ -101,8 +107,8 @@ class Guard:
         return explained(error, self.path, self.directory.remedy(self.filename, error))
 
 
-# the last used ones, oldest first: they keep descriptor and memory. Changed in single steps, without a lock, since a
-# signal handler or a finaliser may come here at any moment
+# the last used ones, oldest first: they keep their descriptor and the bytes last read. Changed in single steps, without
+# a lock, since a signal handler or a finaliser may come here at any moment
 recent: OrderedDict[Guard, None] = OrderedDict()
 
 
@@ -114,7 +120,7 @@ def remember(guard: Guard) -> None:
             oldest, _ = recent.popitem(last=False)
         except KeyError:  # another thread was faster
             return
-        oldest.close_spare()
+        oldest.let_go()
 
 
 def forget_guards(directory: LockDirectory) -> None:

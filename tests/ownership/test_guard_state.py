@@ -311,3 +311,15 @@ def test_nothing_of_a_guard_stays_open_in_a_program_that_is_started(tmp_path: Pa
         assert str(tmp_path) not in listed
     assert names(tmp_path / ".leases") >= {"x.guard"}
     assert os.path.exists(tmp_path)
+
+
+def test_what_a_guard_says_is_read_anew_after_many_others_were_used(tmp_path: Path) -> None:
+    with ownership.acquire(tmp_path / "x") as claim:
+        for number in range(100):
+            ownership.acquire(tmp_path / str(number)).release()
+        holding = claim._holding
+        assert holding.under_guard(holding.part, lambda hold: hold.read()).token == claim.token
+        for number in range(100):
+            ownership.acquire(tmp_path / str(number)).release()
+        file_of(tmp_path / "x", "guard").write_bytes(b"")
+        assert holding.under_guard(holding.part, lambda hold: hold.read()).owner is None
