@@ -27,13 +27,17 @@ class Bell:
         if self._writer.intact() and self._reader.intact():
             return
         self.take_down()
+        ends = Descriptor(), Descriptor()  # new ones: whoever rings meanwhile may still be closing the old one
         try:
             reader, writer = os.pipe()
+            try:
+                ends[0].take(reader)
+            finally:
+                ends[1].take(writer)
         except OSError:  # out of descriptors: whoever rings is heard at the next tick
+            for end in ends:
+                end.close()
             return
-        ends = Descriptor(), Descriptor()  # new ones: whoever rings meanwhile may still be closing the old one
-        ends[0].adopt(reader)
-        ends[1].adopt(writer)
         self._reader, self._writer = ends
 
     def ring(self) -> None:

@@ -61,6 +61,14 @@ class Descriptor:
         self.number = number
         held.add(self)
 
+    def take(self, number: int) -> None:
+        """Take over a descriptor that was opened just now. If it cannot be looked at it is closed."""
+        try:
+            self.adopt(number)
+        except OSError:
+            os.close(number)
+            raise
+
     def intact(self) -> bool:
         """Whether the number still stands for the file that was opened."""
         if self.number < 0:

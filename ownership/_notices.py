@@ -64,7 +64,7 @@ class Notices:
         opener = _inotify.opener()
         number = -1 if opener is None else opener(_inotify.FLAGS)
         if number >= 0:
-            self._descriptor.adopt(number)
+            self._descriptor.take(number)
         return number >= 0
 
     def read(self) -> Changes:

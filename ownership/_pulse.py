@@ -60,12 +60,12 @@ class ProcessPulse:
             try:
                 number = self._processes.open_handle(pid, start_id)
                 if number is not None:
-                    self._pidfd.adopt(number)
+                    self._pidfd.take(number)
                     self._stat.close()
                 elif self._stat.number < 0:
                     number = self._processes.open_stat(pid, start_id)
                     if number is not None:
-                        self._stat.adopt(number)
+                        self._stat.take(number)
             except OSError:  # it has ended, or there are no descriptors: the full look says which
                 pass
 
