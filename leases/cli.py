@@ -27,6 +27,7 @@ _COMMANDS = {
     "break": "break_",
     "stop": "stop",
     "replace": "replace",
+    "renew": "renew",
     "ensure": "ensure",
     "gate": "gate",
     "roster": "roster",

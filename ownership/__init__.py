@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ownership._behalf import renew
 from ownership._claim import Claim
 from ownership._diagnose import diagnose
 from ownership._errors import (
@@ -121,6 +122,7 @@ __all__ = [
     "reclaim",
     "reclaim_all",
     "release_if_frozen",
+    "renew",
     "replace",
     "running",
     "schema",

@@ -224,14 +224,18 @@ class Claim(Handle):
         pid and start id survive exec, so the new program owns on. Our witness is kept open for it (``LEASES_KEPT``),
         for readers in other pid namespaces. Call it directly before ``os.exec*``.
 
-        Not guaranteed: anything after exec but that the process owns until it ends: nothing is repaired any more.
+        Not guaranteed: anything after exec but that the process owns until it ends: nothing is repaired any more. A
+        lease is renewed by :func:`ownership.renew` alone then.
 
         :param command: what the record is to show from now on
-        :raises RuntimeError: it is a lease, which nothing renews after exec
+        :raises RuntimeError: it is a lease that renews itself, which it cannot after exec
         """
         self._holding.require_held()
-        if self._holding.leased:
-            raise RuntimeError(f"{self._holding.primary.shown} is leased, and nothing renews a lease after exec")
+        if any(part.term is not None and part.term.heartbeat is not None for part in self._holding.parts):
+            raise RuntimeError(
+                f"{self._holding.primary.shown} is leased, and nothing renews it by itself after exec: "
+                "acquire it with auto_renew=False, and have the new program renew it"
+            )
         if command is not None:
             update(self._holding, {"command": printable(command)})
         places = {part.place for part in self._holding.parts if part.place is not None}

@@ -188,7 +188,7 @@ class Examiner(NamedTuple):
         witness = ask(directory, owner.instance_id) if asks else None
         free = not here and witness is not None and witness.state is WitnessState.FREE
         key = (directory.descriptor.inode, name, owner.instance_id, getattr(owner, "token", 0))
-        same_clock = lease is not None and _same_clock(owner, me)
+        same_clock = lease is not None and reads_same_clock(owner, me)
         expired, ends_at = outlook(lease, witness, now, self.clock, same_clock, self.vigil, key)
         return Observation(
             process=process,
@@ -200,7 +200,7 @@ class Examiner(NamedTuple):
         )
 
 
-def _same_clock(owner: OwnerIdentity, me: Identity) -> bool:
+def reads_same_clock(owner: OwnerIdentity, me: Identity) -> bool:
     """Whether owner and we read one CLOCK_MONOTONIC: same boot, same time namespace (time_namespaces(7))."""
     if owner.boot_id is None or owner.boot_id != me.boot_id:
         return False

@@ -12,6 +12,7 @@ from collections import Counter
 from typing import Any, Protocol
 
 from ownership._clock import SYSTEM_CLOCK, Clock
+from ownership._models import Malformed, OwnerRecord
 from ownership._witness import Witness
 
 _RATE = 1.0  # seconds between two heartbeats at most: whoever reads another clock must see them change
@@ -71,9 +72,21 @@ class Term:
 
     def renew(self, at: float) -> None:
         """It was renewed under the guard, which was found to be ours."""
-        self.lapses += self.is_over
+        self.lapses += at >= self.until
         self.renewed_at = at
         self._frozen = None
+
+    def heed(self, record: OwnerRecord | Malformed | None) -> None:
+        """*record* is ours: whoever works for us may have renewed it."""
+        lease = record.lease if isinstance(record, OwnerRecord) else None
+        if self.heartbeat is None and lease is not None and lease.renewed_at > self.renewed_at:
+            self.renew(lease.renewed_at)
+
+    def renewed(self, record: OwnerRecord) -> OwnerRecord:
+        """*record*, ours, as it is now that others have renewed it."""
+        if self.heartbeat is not None or record.lease is None or record.lease.renewed_at >= self.renewed_at:
+            return record
+        return record.model_copy(update={"lease": record.lease.model_copy(update={"renewed_at": self.renewed_at})})
 
     def begin(self) -> None:
         """Be renewed by the heartbeat from now on."""

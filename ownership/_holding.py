@@ -214,6 +214,8 @@ class Holding:
         remembered = hold.read()
         record, signature = part.read()
         if part.is_ours(record):
+            if part.term is not None:
+                part.term.heed(record)
             part.signature, part.confirmed = signature, False
             return
         if part.is_before(remembered.owner, remembered.token) or (
@@ -227,6 +229,7 @@ class Holding:
         hold.write(remembered._replace(token=part.token, owner=part.place.identity(self.me)))
         if signature is not None:
             part.place.directory.remove(part.filename, signature)
+        part.renew_by_hand(self.clock.monotonic())
         part.publish(hold)
         tell(log.info, "%s: its record was %s; put back", self.primary.shown, "gone" if record is None else "not ours")
         if self.state not in KEPT:  # given up or lost by another thread meanwhile

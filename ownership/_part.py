@@ -139,6 +139,8 @@ class Part:
         """
         record, signature = self.read()
         if self.is_ours(record) and signature is not None:
+            if self.term is not None:
+                self.term.heed(record)
             if self.place.directory.signature(self.filename) != signature:
                 return None  # the pinned directory is not at its path any more
             self.signature, self.confirmed = signature, is_settled(signature, wall_ns)
@@ -168,8 +170,18 @@ class Part:
         :raises ValueError: naming what cannot be recorded
         :raises DirectoryChanged: directory or guard are others by now
         """
-        self.write_down(encode(changed(self.record, {**changes, "updated_at": timestamp(wall_ns)})))
+        self.write_down(encode(changed(self.as_renewed(), {**changes, "updated_at": timestamp(wall_ns)})))
         self.replace(hold)
+
+    def renew_by_hand(self, now: float) -> None:
+        """Say in our record, which is about to be put back, that it is renewed: who knows who had renewed it since."""
+        if self.term is not None and self.term.heartbeat is None:
+            self.term.renew(now)
+            self.write_down(encode(self.as_renewed()))
+
+    def as_renewed(self) -> OwnerRecord:
+        """Our record, with what others have renewed for us."""
+        return self.record if self.term is None else self.term.renewed(self.record)
 
     def recheck(self, hold: Hold) -> None:
         """:raises DirectoryChanged: directory or guard are others by now"""

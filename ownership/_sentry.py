@@ -127,7 +127,7 @@ class Sentry:
         before, place, failure = self._seen, None, None
         if not untouched or pulse is None:
             try:
-                place = self._find()
+                place = self.find()
                 if self._read(place):
                     return
             except (OSError, OwnershipError, DirectoryChanged) as error:  # the owner itself is looked at all the same
@@ -177,7 +177,7 @@ class Sentry:
             ended = isinstance(self._pulse, ProcessPulse) and self._pulse.has_ended()
             judgement = judge(owner, Observation(process=process, ended=ended), Self(me, holds=True))
             return judgement, judgement.verdict is Verdict.LIVE
-        place = place or self._find()
+        place = place or self.find()
         if place is None:
             return Judgement(Verdict.UNKNOWN, "its lock directory is gone, and its witness with it"), True
         judgement, seen = Examiner(self._processes, self._clock).judge(place, self.resource, owner, None)
@@ -199,7 +199,7 @@ class Sentry:
 
     # -- the record
 
-    def _find(self) -> Place | None:
+    def find(self) -> Place | None:
         """Where the record is: where it was, which another account would not find, or wherever its owner went since."""
         directory = self.ref.directory
         if directory is None or self.ref.registry is not None:
@@ -209,7 +209,7 @@ class Sentry:
         except (FileNotFoundError, NotADirectoryError):
             place = existing(self.resource)
         found = None if place is None else place.directory.read(f"{self.resource.name}.json")
-        return place if found is not None and self._is_by_ref(decode(found[0], self.resource.shown)) else None
+        return place if found is not None and self.is_meant(decode(found[0], self.resource.shown)) else None
 
     def _read(self, place: Place | None) -> bool:
         """Read who owns the resource by its record, or else by its guard; true when that ends it."""
@@ -217,7 +217,7 @@ class Sentry:
         found = None if place is None else place.directory.read(f"{self.resource.name}.json")
         record = None if found is None else decode(found[0], self.resource.shown)
         self._seen, self._settled = None if found is None else found[1], False
-        if place is not None and found is not None and isinstance(record, OwnerRecord) and self._is_by_ref(record):
+        if place is not None and found is not None and isinstance(record, OwnerRecord) and self.is_meant(record):
             if record.is_closed:
                 return self._trip("record-missing", "its owner closed it")
             self._path = place.directory.file(f"{self.resource.name}.json")
@@ -252,7 +252,8 @@ class Sentry:
             self._absent_since = self._clock.monotonic()
         return False
 
-    def _is_by_ref(self, record: OwnerRecord | Malformed | None) -> bool:
+    def is_meant(self, record: OwnerRecord | Malformed | None) -> bool:
+        """Whether *record* stands for that very ownership."""
         ours = (self.ref.token, self.ref.owner.instance_id)
         return isinstance(record, OwnerRecord) and (record.token, record.instance_id) == ours
 

@@ -18,7 +18,7 @@ from leases.commands._options import PATH, arguments, common, seconds
 from leases.commands._output import flush, say, short, write_json
 from leases.commands._signals import inbox
 from leases.commands.wait import announce
-from ownership import Claim, ContentionError, OwnershipError, acquire
+from ownership import Claim, ContentionError, OwnerRef, OwnershipError, StopRequest, acquire, inspect
 
 
 def labelled(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
@@ -85,6 +85,11 @@ class Run(click.Command):
     metavar="SECONDS",
     help="A lease: if leasectl is paused for longer, another may take PATH.",
 )
+@click.option(
+    "--auto-renew/--no-auto-renew",
+    default=True,
+    help="With --ttl: leasectl renews, or CMD has to, by leasectl renew.",
+)
 @click.option("--gate", type=PATH, metavar="GATE", help="Only while the gate GATE, in the same directory, is open.")
 @click.option("--also", type=PATH, multiple=True, metavar="PATH", help="Own this too: all or nothing.")
 @common
@@ -97,6 +102,7 @@ def command(
     conflict_exit_code: int | None,
     labels: dict[str, str],
     ttl: float | None,
+    auto_renew: bool,
     gate: str | None,
     also: tuple[str, ...],
     registry: str | None,
@@ -114,6 +120,8 @@ def command(
     and owns PATH until it ends. Nothing watches PATH then.
 
     With --ttl PATH may go to another once leasectl was paused for that long; until it is, CMD goes on all the same.
+    With --no-auto-renew it may once CMD has not called leasectl renew for that long, by which it proves that it gets
+    on.
 
     --json writes JSON only for errors; what CMD writes is on the same stdout.
 
@@ -127,10 +135,12 @@ def command(
      126  CMD cannot be executed
      127  CMD was not found
     """
-    if become and ttl is not None:
-        raise click.UsageError(
-            "--ttl and --exec exclude each other: nothing would renew it", click.get_current_context()
-        )
+    if not auto_renew and (ttl is None or also):
+        why = "needs --ttl" if ttl is None else "and --also exclude each other: leasectl renew renews one resource"
+        raise click.UsageError(f"--no-auto-renew {why}", click.get_current_context())
+    if become and ttl is not None and auto_renew:
+        why = "nothing would renew it; or let CMD do it, by leasectl renew: --no-auto-renew"
+        raise click.UsageError(f"--ttl and --exec exclude each other: {why}", click.get_current_context())
     asked = None if gate is None else Gate(gate, registry=registry)
     try:
         with arguments():
@@ -141,6 +151,7 @@ def command(
                 registry=registry,
                 labels=labels,
                 ttl=ttl,
+                auto_renew=auto_renew,
                 gate=asked,
                 on_wait=announce,
             )
@@ -157,13 +168,35 @@ def attended(claim: Claim, cmd: tuple[str, ...], grace: float, *, as_json: bool)
 
     :param grace: seconds between TERM and KILL when *claim* is lost
     """
+    lease = claim.record.lease
+    held = claim if lease is None or lease.auto_renew else _RenewedByCmd(claim)
     with inbox() as signals, let_go(claim):  # while signals are held back: CMD's exit code is to be returned
-        code, loss = attend(cmd, claim, signals, grace)
+        code, loss = attend(cmd, held, signals, grace)
     if loss is None:
         return code
     if as_json:
         write_json(facts(loss, loss.exit_code))
     return loss.exit_code
+
+
+class _RenewedByCmd:
+    """A claim that CMD renews: looked at without renewing it, which ``claim.verify()`` does when it is late."""
+
+    def __init__(self, claim: Claim) -> None:
+        self._claim = claim
+
+    @property
+    def ref(self) -> OwnerRef:
+        return self._claim.ref
+
+    @property
+    def stop_request(self) -> StopRequest | None:
+        return self._claim.stop_request
+
+    def verify(self) -> None:
+        owner = inspect(self._claim.path, registry=self.ref.registry).owner
+        if owner is None or owner.instance_id != self.ref.owner.instance_id:
+            self._claim.verify()
 
 
 @contextlib.contextmanager

@@ -149,6 +149,12 @@ def _by_hand(scene: Scene) -> tuple[list[Path], dict[str, Any]]:
     return _plain(scene)[0], {"ttl": 600.0, "auto_renew": False}
 
 
+def _leased(scene: Scene) -> tuple[list[Path], dict[str, Any]]:
+    resources, _ = _plain(scene)
+    scene.victim.do("acquire", resources[0], timeout=10, ttl=600.0, auto_renew=False)
+    return resources, {}
+
+
 def _expired(scene: Scene) -> tuple[list[Path], dict[str, Any]]:
     """A live owner whose lease has run out."""
     resources, _ = _owned(scene)
@@ -178,6 +184,7 @@ SCENARIOS = [
     Scenario("release-three", "release", _several, False),
     Scenario("announce", "announce", _plain, True, True),
     Scenario("renew", "renew", _by_hand, True, True),
+    Scenario("renew-for-its-owner", "renew_for", _leased, None, None),
     Scenario("put-back-a-deleted-record", "verify", _plain, True, True),
     Scenario("reclaim", "reclaim", _dead, False),
     Scenario("break", "break_claim", _owned, None, None),
@@ -204,7 +211,7 @@ def aftermath(scene: Scene, scenario: Scenario, resources: list[Path], keywords:
         assert again.status == 0, again.said
         assert scene.victim.do("verify", resources[0])["error"] == "OwnershipLostError"
         scene.victim.do("release", resources[0])
-    if scenario.operation == "ask":  # whatever became of whoever asked, the owner owns
+    if scenario.operation in ("ask", "renew_for"):  # whatever became of whoever asked, the owner owns
         assert "error" not in scene.victim.do("verify", resources[0])
         assert "error" not in scene.victim.do("release", resources[0])
     if scenario.operation == "replace":  # the owner ends with whoever asked it

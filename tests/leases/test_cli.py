@@ -20,7 +20,7 @@ from leases.commands._output import printable, short, shown
 from tests.support.cli import Leasectl, environment
 
 COMMANDS = (
-    *("run", "show", "list", "wait", "reclaim", "break", "stop", "replace", "ensure", "gate", "roster"),
+    *("run", "show", "list", "wait", "reclaim", "break", "stop", "replace", "renew", "ensure", "gate", "roster"),
     *("doctor", "watch", "schema"),
 )
 

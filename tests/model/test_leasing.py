@@ -10,6 +10,8 @@ import pytest
 from tests.model.explorer import Result, explore
 from tests.model.gate import LISTED, REFUSED, Closing, GateRules
 from tests.model.leasing import AFTERWARDS, EARLY, TAKEN, LeaseRules, Leasing
+from tests.model.renewing import KEPT, OTHERS, Renewing, RenewRules
+from tests.model.renewing import TAKEN as RUN_OUT
 
 SCENARIOS: dict[str, dict[str, Any]] = {
     "one clock": {},
@@ -28,6 +30,13 @@ NEEDED = {  # which scenario shows what becomes of a lease without the rule
     "missing_is_watched": ("a deleted witness", EARLY),
     "beat_is_visible": ("a deleted witness", EARLY),
 }
+RENEW_NEEDED = {
+    "worker_takes_guard": OTHERS,
+    "worker_verifies": OTHERS,
+    "worker_looks_again": KEPT,
+    "change_keeps_renewal": KEPT,
+    "put_back_renews": KEPT,
+}
 GATE_NEEDED = {
     "ask_inside_guard": LISTED,
     "ask_before_publishing": LISTED,
@@ -40,6 +49,11 @@ GATE_NEEDED = {
 def leased(rules: LeaseRules, scenario: str, **keywords: Any) -> Result:
     model = Leasing(rules, **SCENARIOS[scenario])
     return explore(model.initial, model.moves, model.broken, **keywords)
+
+
+def renewed(rules: RenewRules) -> Result:
+    model = Renewing(rules)
+    return explore(model.initial, model.moves)
 
 
 def closed(rules: GateRules) -> Result:
@@ -62,6 +76,18 @@ def test_every_rule_of_leases_is_needed(rule: str) -> None:
     assert name in result.violations, result
 
 
+def test_renewing_for_others_holds_by_its_rules() -> None:
+    result = renewed(RenewRules())
+    assert result.exhaustive
+    assert set(result.violations) == {RUN_OUT}, result
+
+
+@pytest.mark.parametrize("rule", RENEW_NEEDED)
+def test_every_rule_of_renewing_for_others_is_needed(rule: str) -> None:
+    result = renewed(replace(RenewRules(), **{rule: False}))
+    assert RENEW_NEEDED[rule] in result.violations, result
+
+
 def test_the_gate_holds_by_its_rules() -> None:
     assert closed(GateRules()).holds
 
@@ -75,4 +101,5 @@ def test_every_rule_of_the_gate_is_needed(rule: str) -> None:
 
 def test_every_rule_is_shown_to_be_needed() -> None:
     assert {field.name for field in fields(LeaseRules)} == set(NEEDED)
+    assert {field.name for field in fields(RenewRules)} == set(RENEW_NEEDED)
     assert {field.name for field in fields(GateRules)} == set(GATE_NEEDED)

@@ -321,6 +321,6 @@ def test_no_heartbeat_goes_into_a_file_that_got_our_number(tmp_path: Path) -> No
 def test_a_lease_does_not_survive_exec(tmp_path: Path) -> None:
     with (
         ownership.acquire(tmp_path / "x", ttl=5.0) as claim,
-        pytest.raises(RuntimeError, match="nothing renews a lease"),
+        pytest.raises(RuntimeError, match="nothing renews it by itself after exec"),
     ):
         claim.keep_across_exec()

@@ -341,6 +341,14 @@ class Actor:
 
         self._keeping(self._acquire(), renewed)
 
+    def renew_for(self) -> None:
+        """Renew the lease of another process on its behalf."""
+        running = self.ownership.find(self.path)
+        self._between(lambda: self.ownership.renew(running.ref))
+        self._pause()
+        assert self.ownership.renew(running.ref)
+        self._say_open()
+
     def verify(self) -> None:
         """Verify after the record was deleted: it is put back."""
         claim = self._acquire()
@@ -405,6 +413,10 @@ class Actor:
         end = time.monotonic() + 10
         while self.ownership._keeper.KEEPER.holdings and time.monotonic() < end:  # what could not be withdrawn at once
             time.sleep(0.01)
+        self._say_open()
+
+    def _say_open(self) -> None:
+        """What is open in the end, of somebody who does not own the path."""
         self.ownership.acquire(f"{self.path}-too").release()  # the witness is there in any case then
         gc.collect()
         _say({"open": sorted(kind_of(number) for number in os.listdir("/proc/self/fd"))})

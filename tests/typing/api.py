@@ -65,6 +65,7 @@ def lease(path: Path, told: list[leases.LeaseLostError]) -> None:
     with ownership.acquire(path, ttl=30.0, auto_renew=False, gate=gate) as claim:
         assert_type(claim.expires_in, float | None)
         assert_type(claim.renew(), bool)
+        assert_type(ownership.renew(claim.ref), bool)
         with claim.critical():
             pass
 
