@@ -239,7 +239,11 @@ class Claim(Handle):
         if command is not None:
             update(self._holding, {"command": printable(command)})
         places = {part.place for part in self._holding.parts if part.place is not None}
-        numbers = [place.witness.keep_across_exec() for place in places]
+        numbers = []
+        for place in places:
+            with place.mutex:
+                place.restore()  # the program may have closed every descriptor just now
+                numbers.append(place.witness.keep_across_exec())
         _kept.announce(os.getpid(), self.record.instance_id, numbers)
 
     # -- life

@@ -87,7 +87,7 @@ class Witness:
         return os.pwrite(self._descriptor.number, _BEAT.pack(nanoseconds), 0) == _BEAT.size
 
     def keep_across_exec(self) -> int:
-        """Make our descriptor inheritable and say which it is."""
+        """Make our descriptor inheritable and say which it is. To be called when it was just looked at."""
         os.set_inheritable(self._descriptor.number, True)
         return self._descriptor.number
 

@@ -35,9 +35,16 @@ class Passed(NamedTuple):
 def send(connection: socket.socket, bound: Bound, right: Mapping[str, str], resource: str) -> None:
     """Pass *bound* and *right* on.
 
+    :raises HandoverError: the program around us closed it
     :raises PeerError: another account is at the other end
     :raises OSError: it cannot be sent
     """
+    if not bound.is_intact():
+        raise HandoverError(
+            f"{resource}: its descriptor was closed by this program, and may be another file by now",
+            resource=resource,
+            hint="rebind() makes it listen again",
+        )
     facts = peer_facts(connection)
     if facts.uid not in (0, euid()):
         raise PeerError(

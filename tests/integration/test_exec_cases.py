@@ -29,6 +29,11 @@ BECOME = """
     elif sys.argv[2] == "blind":
         claim.keep_across_exec()
         del os.environ["LEASES_KEPT"]
+    elif sys.argv[2].startswith("closed"):
+        os.closerange(3, 256)
+        for _ in range(20 if sys.argv[2] == "closed and reused" else 0):
+            os.open("/etc/passwd", os.O_RDONLY)
+        claim.keep_across_exec()
     elif sys.argv[2] == "in a thread":
         import threading
         claim.keep_across_exec()
@@ -47,8 +52,36 @@ WAIT = """
     """
 
 
+def witness_of(path: Path) -> Path:
+    record = ownership.inspect(path).record
+    assert record is not None
+    return file_of(path).with_name(f"{record.instance_id}.alive")
+
+
 def become(path: Path, how: str, body: str, *arguments: object) -> tuple[str, ...]:
     return (str(path), how, *program(body, *arguments))
+
+
+@pytest.mark.parametrize("how", ["closed", "closed and reused"])
+def test_a_program_that_closed_our_descriptors_leaves_the_next_one_none_of_its_own(tmp_path: Path, how: str) -> None:
+    """K74: right before exec, when the keeper has not had a tick yet; the witness is locked anew."""
+    body = """
+    inodes = []
+    for number in map(int, os.listdir("/proc/self/fd")):
+        try:
+            inodes.append(os.fstat(number).st_ino)
+        except OSError:
+            pass
+    say([inodes, os.environ["LEASES_KEPT"]])
+    hear()
+    """
+    with running(BECOME, *become(tmp_path / "x", how, body)) as child:
+        inodes, kept = child.said()
+        assert os.stat("/etc/passwd").st_ino not in inodes
+        assert witness_of(tmp_path / "x").stat().st_ino in inodes
+        assert kept.startswith(f"{child.pid}:")
+        look = "say(ownership.inspect(sys.argv[1]).verdict)"
+        assert run(look, tmp_path / "x", prefix=NEW_PIDS) == "live"
 
 
 @pytest.mark.parametrize("how", ["keep", "in a thread"])

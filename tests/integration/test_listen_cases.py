@@ -726,6 +726,26 @@ def test_a_socket_is_handed_over_without_a_moment_in_which_nobody_listens(path: 
     assert not left(path)
 
 
+def test_a_descriptor_that_the_program_closed_is_not_handed_over(path: Path) -> None:
+    """Its number may be that of any file by now; put back, it is a socket again."""
+    with ownership.listen(path) as owned:
+        number = owned.socket.fileno()
+        other = os.open("/etc/passwd", os.O_RDONLY)
+        os.dup2(other, number, inheritable=False)
+        os.close(other)
+        ours, theirs = socket.socketpair()
+        with ours, theirs:
+            with pytest.raises(ownership.HandoverError, match="its descriptor was closed by this program"):
+                owned.handover(ours, timeout=0.1)
+            theirs.setblocking(False)
+            with pytest.raises(BlockingIOError):
+                theirs.recv(1)
+        owned.claim.verify()
+        owned.rebind()
+        assert answered(path, owned)
+        os.close(number)
+
+
 def test_a_hand_over_that_fails_leaves_the_owner_owning_and_listening(path: Path) -> None:
     with ownership.listen(path) as owned:
         with running(HEIR, path) as heir:
