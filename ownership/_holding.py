@@ -17,8 +17,8 @@ from ownership._guard import PATIENCE, Interrupting
 from ownership._hold import Hold, Inside
 from ownership._locking import locked
 from ownership._log import log, tell
-from ownership._loss import lost_error, not_ours
-from ownership._models import Malformed, OwnerRecord
+from ownership._loss import lost_error, not_ours, reason_of
+from ownership._models import NO_GUARD_STATE, GuardState, Malformed, OwnerRecord
 from ownership._part import Part
 from ownership._paths import Resource
 from ownership._pinned import DirectoryChanged
@@ -29,7 +29,6 @@ OnLoss = Callable[[OwnershipLostError], object]
 _Result = TypeVar("_Result")
 
 _FOLLOWED = 8  # times that a changed directory is followed before giving up
-
 
 UNSETTLED: set[Holding] = set()  # whatever the keeper has to look at in its next tick
 
@@ -194,7 +193,7 @@ class Holding:
         if part.is_ours(record):
             return
         if self.heir is None and isinstance(record, OwnerRecord) and record.token >= part.token:
-            raise self.lose("owner-replaced", record)
+            raise self.lose(part, record)
         try:
             self.under_guard(part, partial(self.repair, part), wait=wait)
         except Interrupting:
@@ -223,7 +222,7 @@ class Holding:
         ):
             part.blank(hold, remembered)
             came_by = {remembered.adopted, record.heir if isinstance(record, OwnerRecord) else None}
-            raise self.lose("owner-replaced" if isinstance(record, OwnerRecord) else "broken", record, came_by)
+            raise self.lose(part, record, came_by, remembered)
         part.place.settle_in(part.instance_id)
         part.place.witness.restore()
         hold.write(remembered._replace(token=part.token, owner=part.place.identity(self.me)))
@@ -241,14 +240,18 @@ class Holding:
             self.require_held()
 
     def lose(
-        self, reason: str, record: OwnerRecord | Malformed | None = None, came_by: Collection[str | None] = ()
+        self,
+        part: Part,
+        record: OwnerRecord | Malformed | None,
+        came_by: Collection[str | None] = (),
+        remembered: GuardState = NO_GUARD_STATE,
     ) -> OwnershipLostError:
-        """End our ownership, for good; the error that says so.
+        """End our ownership, for good, because of *part*; the error that says so.
 
         :param came_by: how the owners after us came in; if one is our own heir, nothing was lost
         """
-        if any(part.term is not None and part.term.is_over for part in self.parts):
-            reason = "expired"
+        ran_out = any(one.term is not None and one.term.is_over for one in self.parts)
+        reason = reason_of(part.token, record, remembered, ran_out)
         with self.mutex:
             adopted = self.heir is not None and bool({adopted_by(self.heir), self.heir[:ADOPTED]} & set(came_by))
             if self.state is State.CLOSED:  # nobody is to be told

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ownership._errors import OwnershipLostError
-from ownership._models import Malformed, OwnerIdentity, OwnerRecord
+from ownership._models import GuardState, Malformed, OwnerIdentity, OwnerRecord
 from ownership._paths import Resource
 from ownership._process import printable
 
@@ -19,6 +19,24 @@ def is_later(owner: OwnerIdentity | None, token: int, our_token: int, our_instan
     if token != our_token:
         return token > our_token
     return owner is not None and owner.instance_id != our_instance
+
+
+def reason_of(our_token: int, record: OwnerRecord | Malformed | None, remembered: GuardState, ran_out: bool) -> str:
+    """Why it is not ours any more, as exactly as it can be told from what is there.
+
+    :param remembered: by the guard
+    :param ran_out: our lease has run out, perhaps only since
+    """
+    previous = remembered.previous
+    if (
+        previous is not None
+        and previous.how == "broken"
+        and (remembered.token, remembered.owner) == (our_token + 1, None)
+    ):
+        return "broken"  # and nobody owned since
+    if ran_out:
+        return "expired"
+    return "owner-replaced" if isinstance(record, OwnerRecord) else "broken"
 
 
 def lost_error(
