@@ -7,8 +7,9 @@ from contextlib import AbstractContextManager
 from typing import TypeAlias
 
 from leases._roster_file import OpenRoster
-from leases._roster_lines import State, encoded
+from leases._roster_lines import RUNNING, State, encoded
 from leases._roster_view import View
+from leases._seat import Seats
 from ownership import Claim, OwnerIdentity, OwnershipError
 
 
@@ -20,8 +21,9 @@ class Change:
     :ivar now: seconds since the epoch
     """
 
-    def __init__(self, view: View, claim: Claim, now: float, reread: Callable[[], View]) -> None:
+    def __init__(self, view: View, claim: Claim, now: float, reread: Callable[[], View], seats: Seats) -> None:
         self.view = view
+        self._seats = seats
         self.me: OwnerIdentity = claim.ref.owner
         self.token = max(claim.token, view.top + 1)
         self.now = now
@@ -35,10 +37,13 @@ class Change:
 
     def lines(self, state: State) -> bytes:
         """What is to be appended for *state*."""
-        if state.by in self.view.drivers or state.by != self.me.instance_id:
+        if state.by != self.me.instance_id:
+            return state.line
+        known = self.view.drivers.get(state.by)
+        if known is not None and (state.state != RUNNING or known.get("seat") == list(self._seats.take())):
             return state.line
         told = {**self.me.model_dump(mode="json"), "host": self._record.host, "command": self._record.command}
-        return encoded({"driver": told}) + state.line
+        return encoded({"driver": {**told, "seat": self._seats.take()}}) + state.line
 
 
 Decide: TypeAlias = "Callable[[Change], State]"

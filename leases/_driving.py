@@ -9,6 +9,7 @@ from pydantic import ValidationError
 
 from leases._change import Change
 from leases._roster_lines import FINISHED, GIVEN_UP, RUNNING, Lines, State
+from leases._seat import Seats
 from leases._task import Task, TaskState
 from leases._task_errors import TaskTakenError
 from ownership import Judgement, OwnerIdentity, Verdict, judge_owner
@@ -23,6 +24,7 @@ class Coroner:
 
     def __init__(self, path: str, registry: str | None, seams: dict[str, Any]) -> None:
         self._path, self._registry, self._seams = path, registry, seams
+        self._seats = Seats(path, registry, seams)
         self.judgements: dict[str, Judgement] = {}
 
     def judge(self, lines: Lines, by: str) -> Judgement:
@@ -35,7 +37,10 @@ class Coroner:
         owner = identity(lines, by)
         if owner is None:
             return Judgement(Verdict.UNKNOWN, f"the roster does not say who {by[:64]} is")
-        return judge_owner(owner, beside=self._path, registry=self._registry, **self._seams)
+        found = judge_owner(owner, beside=self._path, registry=self._registry, **self._seams)
+        if found.verdict.is_dead:
+            return found
+        return self._seats.proof(lines.drivers[by], owner, found) or found
 
     def judge_all(self, lines: Lines) -> bool:
         """Judge every driver of something unfinished that was not judged yet; whether there was one."""

@@ -14,6 +14,7 @@ from leases._change import Attempt, Change, Decide, DoesNotCount
 from leases._roster_file import OpenRoster, created, discard_prepared, opened, prepared, settled, told
 from leases._roster_lines import State, head, read_back
 from leases._roster_view import View
+from leases._seat import Seats
 from ownership import Claim, InvalidRecordError, OwnershipError, OwnershipLostError
 
 _ATTEMPTS = 16
@@ -27,6 +28,7 @@ class Ledger:
         self.path, self.registry = path, registry
         self._timeout = timeout
         self._seams = seams
+        self._seats = Seats(path, registry, seams)
         self._reset()
 
     def _reset(self) -> None:
@@ -181,7 +183,7 @@ class Ledger:
             file = attempt.files[-1]
         if attempt.written is not None and view.get(attempt.task) == attempt.written:
             return attempt.written
-        change = Change(view, claim, self.now, lambda: self._refreshed(file))
+        change = Change(view, claim, self.now, lambda: self._refreshed(file), self._seats)
         decided = attempt.decide(change)
         if change.view.get(attempt.task) == decided:
             return decided

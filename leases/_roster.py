@@ -34,8 +34,8 @@ class Roster:
 
     Not guaranteed: anything against programs that write the file by other means, or when it is deleted; that a lost
     driver's work was not done, only that it did not say so. From another pid namespace or boot a driver is judged by
-    its witness, which is there while it owns something in the same lock directory (the session, for instance); without
-    it the task counts as running.
+    its seat, ``PATH.driver-N``, which it owns as long as it lives, as any owner is; if nothing can be told (a cleaner
+    took the witness of a dead one) the task counts as running until somebody breaks that seat.
 
     Any number of processes and threads may use one roster. Changes are made one at a time, while the path is owned by
     whoever makes one: own another path for as long as the session lasts.

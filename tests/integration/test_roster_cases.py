@@ -19,7 +19,7 @@ import pytest
 import ownership
 from leases import Roster, Task, TaskTakenError, TaskTimeoutError
 from ownership import AlreadyOwnedError, Verdict
-from tests.support.namespaces import NEW_PIDS, NOBODY, elsewhere
+from tests.support.namespaces import NEW_PIDS, NOBODY, elsewhere, program
 from tests.support.processes import HERD, Child, eventually, run, running, stopped
 
 PATIENCE = 60.0
@@ -516,16 +516,118 @@ def test_a_driver_in_another_pid_namespace_is_judged_by_its_witness(path: Path) 
     roster.claim_lost("a").finish()
 
 
-@pytest.mark.slow  # its witness stays for two seconds
-def test_without_a_witness_a_driver_in_another_pid_namespace_is_doubtful_and_keeps_its_task(path: Path) -> None:
+def kept_busy(path: Path) -> None:
+    """Others use the directory, which sweeps what no record names."""
+    run("ownership.acquire(sys.argv[1]).release(); say(None)", path.with_name("other"))
+    ownership.reclaim(path.with_name("session"))
+
+
+@pytest.mark.parametrize("reclaimed", [False, True])
+def test_a_driver_of_another_pid_namespace_stays_lost_whatever_others_do(path: Path, reclaimed: bool) -> None:
     roster = Roster(path)
     with driver(path, NEW_PIDS) as child:
+        for name in "abc":
+            child.ask(["start", name])
+        child.ask(["own", str(path.with_name("session"))])
+        assert names(roster.restore().running) == {"a", "b", "c"}
+        child.kill()
+    kept_busy(path)
+    if reclaimed:
+        assert ownership.reclaim(path.with_name("x.roster.driver-1")).verdict is Verdict.GONE
+    kept_busy(path)
+    assert names(roster.restore().lost) == {"a", "b", "c"}
+    for name in "abc":  # the first of which takes the seat of the dead one
+        roster.claim_lost(name).finish()
+    assert names(roster.restore().finished) == {"a", "b", "c"}
+
+
+def test_a_driver_that_nothing_can_be_told_of_keeps_its_task_until_somebody_decides(path: Path) -> None:
+    """Dead, in another pid namespace, and a cleaner took its witness: as with any owner, to break it is a decision."""
+    roster, seat = Roster(path), path.with_name(f"{path.name}.driver-1")
+    with driver(path, NEW_PIDS) as child:
         child.ask(["start", "a"])
-        eventually(lambda: not list((path.parent / ".leases").glob("*.alive")))  # it owns nothing here any more
-        assert roster.task("a")[1] == "running"
-        assert roster.task("a").verdict is Verdict.UNKNOWN
-        assert child.ask(["finish", "a"]) is None
-    assert roster.task("a").state == "finished"
+        child.kill()
+    for witness in (path.parent / ".leases").glob("*.alive"):
+        witness.unlink()
+    assert roster.task("a").verdict is Verdict.UNKNOWN
+    with roster.start("other"):  # by a driver that has another seat
+        assert roster.task("a").state == "running"
+    ownership.break_claim(seat, token=ownership.inspect(seat).token)
+    found = roster.task("a")
+    assert (found.state, found.verdict) == ("lost", Verdict.GONE)
+    assert "does not own its seat 1 any more: broken" in found.reason
+    roster.claim_lost("a").finish()
+
+
+def test_seats_are_used_again(path: Path) -> None:
+    """However many drive one after the other, no more guards are left than drove at one time."""
+    for number in range(4):
+        with driver(path) as child, driver(path) as other:
+            child.ask(["start", f"a{number}"])
+            other.ask(["start", f"b{number}"])
+            if number % 2:
+                child.kill()
+    assert {one.name for one in (path.parent / ".leases").glob("*.driver-*.guard")} == {
+        "x.roster.driver-1.guard",
+        "x.roster.driver-2.guard",
+    }
+
+
+def test_a_process_has_one_seat_however_many_tasks_and_gives_it_up_when_it_ends(path: Path) -> None:
+    body = """
+    import leases
+    for number in range(3):
+        leases.Roster(sys.argv[1]).start(f"a{number}")
+    say(sorted(one.resource.name for one in ownership.inspect_all(os.path.dirname(sys.argv[1]))))
+    """
+    assert run(body, path) == ["x.roster.driver-1"]
+    found = ownership.inspect(path.with_name("x.roster.driver-1"))
+    assert found.verdict is Verdict.FREE
+    assert found.previous is not None
+    assert found.previous.how == "released"
+    assert names(Roster(path).restore().lost) == {"a0", "a1", "a2"}
+
+
+def test_whoever_only_tries_to_drive_takes_no_seat(path: Path) -> None:
+    with driver(path) as child:
+        child.ask(["start", "a"])
+        roster = Roster(path)
+        with pytest.raises(TaskTakenError):
+            roster.claim_lost("a")
+        with pytest.raises(TaskTakenError):
+            roster.start("a")
+        assert len(list((path.parent / ".leases").glob("*.driver-*"))) == 2
+
+
+BECOME = """
+    import leases
+    roster = leases.Roster(sys.argv[1])
+    for name in "abc":
+        roster.start(name)
+    os.execv(sys.argv[2], sys.argv[2:])
+    """
+AGAIN = """
+    import leases
+    roster = leases.Roster(sys.argv[1])
+    found = [[task.name for task in roster.restore().lost]]
+    for name in "ab":
+        roster.claim_lost(name)
+        found.append([task.name for task in roster.restore().lost])
+    say(found)
+    hear()
+    """
+
+
+def test_what_an_earlier_image_drove_stays_lost_for_everybody(path: Path) -> None:
+    """Before exec: the process lives on, but nobody in it drives those tasks."""
+    with running(BECOME, path, *program(AGAIN, path)) as child:
+        assert child.hear() == [["a", "b", "c"], ["b", "c"], ["c"]]
+        task = Roster(path).task("c")
+        assert (task.state, task.verdict) == ("lost", Verdict.GONE)
+        assert "has become another program" in task.reason
+        assert names(Roster(path).restore().running) == {"a", "b"}
+        Roster(path).claim_lost("c").finish()
+        child.say("end")
 
 
 @pytest.mark.slow  # examples are run by themselves
