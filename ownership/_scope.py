@@ -20,6 +20,7 @@ class Scope:
         self._task = task
         self._loop = asyncio.get_running_loop()
         self._cancelling = task.cancelling()
+        self._handled = 0  # cancellations that had come since, and were over when we cancelled it
         self._lost = self._cancelled = self._left = False
 
     def end(self) -> None:
@@ -32,6 +33,8 @@ class Scope:
 
     def _cancel(self) -> None:
         if not self._left and not self._cancelled:
+            since = self._task.cancelling() - self._cancelling
+            self._handled = max(0, since - 1 if _is_being_cancelled(self._task) else since)
             self._cancelled = self._task.cancel()
 
     async def leave(self, error: BaseException | None) -> None:
@@ -45,9 +48,10 @@ class Scope:
         outside = 0
         if self._cancelled:
             await self._absorb(error)
-            outside = self._task.uncancel() - self._cancelling
+            outside = self._task.uncancel() - self._cancelling - self._handled
+            outside += self._handled > 0 and _was_cancelled_before(error)
         if isinstance(error, asyncio.CancelledError) or error is None:
-            if outside == 0:
+            if outside <= 0:
                 raise self._error() from error
             if error is None:
                 raise asyncio.CancelledError
@@ -63,3 +67,27 @@ class Scope:
                 await asyncio.sleep(0)
             except asyncio.CancelledError:
                 pass
+
+
+def _is_being_cancelled(task: asyncio.Task[object]) -> bool:
+    """Whether a cancellation is on its way into *task*.
+
+    That it was cancelled is not enough to know: before Python 3.13 a task group whose tasks fail while it is left does
+    that to its task, handles it, and leaves the count as it is.
+    """
+    if getattr(task, "_must_cancel", False):
+        return True
+    waiter = getattr(task, "_fut_waiter", None)
+    if waiter is None or waiter.done():
+        return waiter is not None and bool(waiter.cancelled())
+    if isinstance(waiter, asyncio.Task):
+        return waiter.cancelling() > 0
+    return type(waiter) is not asyncio.Future and bool(getattr(waiter, "_cancel_requested", True))
+
+
+def _was_cancelled_before(error: BaseException | None) -> bool:
+    """Whether *error* is a cancellation that came while another one was being handled."""
+    context = error.__context__ if isinstance(error, asyncio.CancelledError) else None
+    while context is not None and not isinstance(context, asyncio.CancelledError):
+        context = context.__context__
+    return context is not None

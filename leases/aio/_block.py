@@ -14,6 +14,7 @@ class Block:
 
     _cancelling = 0  # cancellations of the task from before
     _cancelled = False  # by us
+    _handled = 0  # cancellations that had come since, and were over when we cancelled it
 
     def __init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -31,6 +32,8 @@ class Block:
     def _cancel(self) -> None:
         task = self._entered_by()
         if task is not None and not self._over and not self._cancelled:
+            since = task.cancelling() - self._cancelling
+            self._handled = max(0, since - 1 if _is_being_cancelled(task) else since)
             self._cancelled = True
             task.cancel()
 
@@ -56,13 +59,14 @@ class Block:
         :param loss: known by now, whether or not we were told of it
         """
         self.abandon()
-        task = self._entered_by()
-        assert task is not None
-        outside = (task.uncancel() if self._cancelled else task.cancelling()) > self._cancelling
+        task, outside = self._entered_by(), False
+        if task is not None and self._cancelled:
+            outside = task.uncancel() > self._cancelling + self._handled
         if loss is None:
             return None
         if error is None:
-            return asyncio.CancelledError() if outside else loss
+            return asyncio.CancelledError() if outside or _is_being_cancelled(asyncio.current_task()) else loss
+        outside |= self._handled > 0 and _was_cancelled_before(error)
         if isinstance(error, asyncio.CancelledError) and self._cancelled and not outside:
             return loss
         if _says(error, loss):
@@ -74,6 +78,30 @@ class Block:
         """There is no body any more."""
         self._over = True
         self._loop = None
+
+
+def _is_being_cancelled(task: asyncio.Task[object] | None) -> bool:
+    """Whether a cancellation is on its way into *task*.
+
+    That it was cancelled is not enough to know: before Python 3.13 a task group whose tasks fail while it is left does
+    that to its task, handles it, and leaves the count as it is.
+    """
+    if task is None or getattr(task, "_must_cancel", False):
+        return task is not None
+    waiter = getattr(task, "_fut_waiter", None)
+    if waiter is None or waiter.done():
+        return waiter is not None and bool(waiter.cancelled())
+    if isinstance(waiter, asyncio.Task):
+        return waiter.cancelling() > 0
+    return type(waiter) is not asyncio.Future and bool(getattr(waiter, "_cancel_requested", True))
+
+
+def _was_cancelled_before(error: BaseException) -> bool:
+    """Whether *error* is a cancellation that came while another one was being handled."""
+    context = error.__context__
+    while context is not None and not isinstance(context, asyncio.CancelledError):
+        context = context.__context__
+    return isinstance(error, asyncio.CancelledError) and context is not None
 
 
 def _says(error: BaseException, loss: OwnershipLostError) -> bool:

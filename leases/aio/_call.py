@@ -84,9 +84,10 @@ async def _made(
 class Slot:
     """The right to make one of the few calls at a time; given back when it is dropped, at the latest."""
 
+    queue: Slots | None = None
+
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self.queue: Slots | None = None
 
     def free(self) -> None:
         """Let another one be made; again, this does nothing."""

@@ -11,7 +11,7 @@ from warnings import warn
 
 from leases.aio._block import Block
 from leases.aio._call import run
-from ownership import OwnershipLostError
+from ownership import OwnershipError, OwnershipLostError
 
 
 class Handle(Protocol):
@@ -31,6 +31,11 @@ class Standing(Handle, Protocol):
 
     @property
     def lost(self) -> Event: ...
+
+    @property
+    def held(self) -> bool: ...
+
+    def verify(self) -> object: ...
 
 
 class Held:
@@ -60,9 +65,25 @@ class Held:
                 return loss.with_traceback(None)
         return None
 
-    async def _let_go(self, error: BaseException | None) -> None:
-        """As the synchronous one does at the end of a block that *error* leaves."""
-        await run(partial(self._handle.__exit__, None if error is None else type(error), error, None))
+    async def _let_go(self, error: BaseException | None) -> OwnershipLostError | None:
+        """As the synchronous one does at the end of a block that *error* leaves; whether it was lost by then."""
+        return await run(partial(self._exit, error))
+
+    def _exit(self, error: BaseException | None) -> OwnershipLostError | None:
+        loss = self._looked_at() if error is None else None
+        self._handle.__exit__(None if error is None else type(error), error, None)
+        return loss
+
+    def _looked_at(self) -> OwnershipLostError | None:
+        """Whether it is lost, which the keeper may not have noticed yet."""
+        if self._standing.held:
+            try:
+                self._standing.verify()
+            except OwnershipLostError as loss:
+                return loss.with_traceback(None)
+            except (OSError, OwnershipError):  # it cannot be told, and is let go
+                pass
+        return None
 
     async def __aenter__(self) -> Self:
         self._standing.__enter__()
@@ -81,7 +102,7 @@ class Held:
             self._handle.__exit__(kind, error, trace)
             return
         instead = self._block.leave(error, self._loss())
-        await self._let_go(instead or error)
+        instead = await self._let_go(instead or error) or instead
         if instead is not None:
             raise instead from error
 

@@ -121,8 +121,8 @@ class Lease(Held):
     def critical(self, timeout: float | None = 1.0) -> AbstractAsyncContextManager[None]:
         """A block, for ``async with``, in which nobody can take over: see :meth:`ownership.Claim.critical`.
 
-        Tasks that share this handle enter one after the other; those that are started inside it are inside too, until
-        it is left. Keep it short: everybody waits, for whatever the body awaits too.
+        Tasks that share this handle enter one after the other; those that are started inside it may enter it too, and
+        the guard is held until the last one has left. Keep it short: everybody waits, for whatever the body awaits too.
 
         :raises LeaseLostError: it was not ours any more
         :raises GuardTimeoutError: another process, or another task, was inside for *timeout* seconds
@@ -163,8 +163,8 @@ async def append_line(
     if turns.section() is not None:
         await turns.run(append)
         return
-    await turns.take(timeout)
+    turn = await turns.take(timeout)
     try:
         await turns.run(partial(append, timeout=timeout))
     finally:
-        turns.give()
+        turn.release()

@@ -10,7 +10,7 @@ from contextvars import ContextVar
 from functools import partial
 from types import TracebackType
 from typing import TypeVar
-from weakref import ref
+from weakref import WeakKeyDictionary, ref
 
 from leases._lease import Lease
 from leases.aio._call import run
@@ -23,25 +23,33 @@ _SLICE = 0.05  # seconds from a cancellation to the end of the wait for the guar
 
 
 class Turns:
-    """Those of the tasks that share *lease*: one at a time is inside, first come, first served."""
+    """Those of the tasks of one loop that share *lease*: one at a time is inside, first come, first served."""
 
     def __init__(self, lease: Lease) -> None:
         self.lease = lease
-        self._lock = asyncio.Lock()
+        self._locks: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
+
+    def _lock(self) -> asyncio.Lock:
+        """That of the running loop: tasks of other loops meet us at the guard, as other threads do."""
+        return self._locks.setdefault(asyncio.get_running_loop(), asyncio.Lock())
 
     def section(self) -> Section | None:
         """The one that this task is inside, or the task that started it."""
         sections = (one() for one in _inside.get())
         return next((one for one in sections if one is not None and one.turns is self and one.is_open), None)
 
-    async def take(self, timeout: float | None) -> None:
-        """:raises GuardTimeoutError: another task was inside for *timeout* seconds"""
-        if not self._lock.locked():
-            await self._lock.acquire()  # which does not suspend
-            return
+    async def take(self, timeout: float | None) -> asyncio.Lock:
+        """The turn, to be released.
+
+        :raises GuardTimeoutError: another task was inside for *timeout* seconds
+        """
+        lock = self._lock()
+        if not lock.locked():
+            await lock.acquire()  # which does not suspend
+            return lock
         try:
             async with asyncio.timeout(timeout):
-                await self._lock.acquire()
+                await lock.acquire()
         except TimeoutError:
             raise GuardTimeoutError(
                 f"{self.lease.path}: another task of this process was in its critical section for {timeout:g} s",
@@ -49,9 +57,7 @@ class Turns:
                 holder=os.getpid(),
                 hint="keep critical sections short, or wait longer (timeout=)",
             ) from None
-
-    def give(self) -> None:
-        self._lock.release()
+        return lock
 
     async def run(self, act: Callable[[], _Result]) -> _Result:
         """*act*, by the thread that holds the guard if this task is inside; else by any."""
@@ -59,51 +65,101 @@ class Turns:
         return await run(act, worker=None if section is None else section.worker)
 
 
-class Section:
-    """``async with lease.critical()``.
+class Room:
+    """The guard, held by a thread of its own until the last of those inside has left.
 
-    :ivar worker: the thread inside
+    Whoever was let in by a task that was inside stays in when that one leaves: its body goes on.
+
+    :param turn: released when nobody is left, or this is dropped
+    :param member: whoever opens it
+    :ivar members: who is inside
     """
 
     worker: Worker | None = None
-    _has_turn = False
+
+    def __init__(self, turn: asyncio.Lock, member: object) -> None:
+        self._turn = turn
+        self._loop = asyncio.get_running_loop()
+        self.members = {member}
+        self.sections: list[AbstractContextManager[None]] = []
+        self.worker = hire()
+
+    def undo(self, section: AbstractContextManager[None]) -> None:
+        """In the thread: whoever was entering does not want to any more."""
+        self.sections.remove(section)
+        section.__exit__(None, None, None)
+
+    def empty(self) -> None:
+        """In the thread: let go of the guard."""
+        while self.sections:
+            self.sections.pop().__exit__(None, None, None)
+
+    def leave(self, member: object) -> None:
+        """In the loop: *member* is inside no more; again, this does nothing."""
+        if self._is_last(member):
+            self._turn.release()
+            if self.worker is not None:
+                self.worker.dismiss()
+
+    def forget(self, member: object) -> None:
+        """From any thread: *member* was dropped, and cannot leave by itself."""
+        if self._is_last(member):
+            with suppress(RuntimeError):  # the loop is closed
+                self._loop.call_soon_threadsafe(self._turn.release)
+
+    def _is_last(self, member: object) -> bool:
+        if member not in self.members:
+            return False
+        self.members.discard(member)
+        if not self.members and self.worker is not None:
+            self.worker.put(self.empty)
+        return not self.members
+
+    def __del__(self) -> None:
+        for member in tuple(self.__dict__.get("members", ())):
+            self.forget(member)
+
+
+class Section:
+    """``async with lease.critical()``.
+
+    :ivar is_open: it is inside
+    """
+
+    _room: Room | None = None
+    is_open = False
 
     def __init__(self, turns: Turns, timeout: float | None) -> None:
         self.turns = turns
-        self._loop = asyncio.get_running_loop()
         self._timeout = timeout
-        self._outer: Section | None = None
-        self._open = self._has_turn = False
-        self._sections: list[AbstractContextManager[None]] = []
+        self._member = object()
+
+    @property
+    def worker(self) -> Worker | None:
+        """The thread inside."""
+        return None if self._room is None else self._room.worker
 
     async def __aenter__(self) -> None:
-        self._outer = outer = self.turns.section()
-        if outer is not None:
-            self.worker = outer.worker
-            await self._enter()
-            return
-        await self.turns.take(self._timeout)
-        self._has_turn = True
+        outer = self.turns.section()
+        room = None if outer is None else outer._room
+        if room is None:
+            room = Room(await self.turns.take(self._timeout), self._member)
+        room.members.add(self._member)
+        self._room = room
         try:
-            self.worker = hire()
-            await self._enter()
+            await self._enter(room)
         except BaseException:
             self._end()
             raise
 
-    @property
-    def is_open(self) -> bool:
-        """Whether the guard is held for it: not once that around it was left, by the task that had started this one."""
-        return self._open and (self._outer is None or self._outer.is_open)
-
-    async def _enter(self) -> None:
+    async def _enter(self, room: Room) -> None:
         clock = BreakableClock()
-        attempt = partial(self._attempt, clock)
-        await run(attempt, undo=lambda _: self._leave(), clock=clock, worker=self.worker)
-        self._open = True
+        attempt = partial(self._attempt, room, clock)
+        await run(attempt, undo=room.undo, clock=clock, worker=room.worker)
+        self.is_open = True
         _inside.set((*_inside.get(), ref(self)))
 
-    def _attempt(self, clock: BreakableClock) -> None:
+    def _attempt(self, room: Room, clock: BreakableClock) -> AbstractContextManager[None]:
         """In the thread: wait for the guard, until that is broken off."""
         deadline = None if self._timeout is None else clock.monotonic() + self._timeout
         while True:
@@ -116,44 +172,30 @@ class Section:
                     raise
                 clock.wait(0.0)
             else:
-                self._sections.append(section)
-                return
-
-    def _leave(self) -> None:
-        _leave(self._sections)
+                room.sections.append(section)
+                return section
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        room, self.is_open = self._room, False
         try:
-            was_open, self._open = self.is_open, False
             _inside.set(tuple(one for one in _inside.get() if one() is not self))
-            if was_open and kind is not GeneratorExit:  # after which nothing can be awaited
-                await run(self._leave, worker=self.worker)
+            alone = room is not None and room.members == {self._member}
+            if room is not None and alone and kind is not GeneratorExit:  # after which nothing can be awaited
+                await run(room.empty, worker=room.worker)
         finally:
             self._end()
 
     def _end(self) -> None:
-        self._open = False
-        if self._has_turn:
-            if self.worker is not None:
-                self.worker.put(self._leave)
-            self._has_turn = False
-            self.turns.give()
-            if self.worker is not None:
-                self.worker.dismiss()
+        self.is_open = False
+        room, self._room = self._room, None
+        if room is not None:
+            room.leave(self._member)
 
     def __del__(self) -> None:  # a signal handler may have raised where nothing could catch that
-        if self._has_turn:
-            if self.worker is not None:
-                self.worker.put(partial(_leave, self._sections))
-            with suppress(RuntimeError):  # the loop is closed
-                self._loop.call_soon_threadsafe(self.turns.give)
-
-
-def _leave(sections: list[AbstractContextManager[None]]) -> None:
-    while sections:
-        sections.pop().__exit__(None, None, None)
+        if self._room is not None:
+            self._room.forget(self._member)
 
 
 # weakly: a section that is left in no other way is left when it is dropped

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import copy
 import gc
 import logging
@@ -633,6 +634,58 @@ def test_a_cancellation_from_outside_stays_one(owned: Claim) -> None:
         return "not"
 
     assert asyncio.run(main()) == "cancelled"
+
+
+async def failed_group() -> None:
+    """Before Python 3.13 it leaves the task's count of cancellations one too high."""
+
+    async def fail() -> None:
+        raise ValueError
+
+    with contextlib.suppress(BaseExceptionGroup):
+        async with asyncio.TaskGroup() as group:
+            group.create_task(fail())
+
+
+def test_a_task_group_that_failed_in_the_body_makes_no_cancellation_of_the_trip(owned: Claim) -> None:
+    async def main() -> None:
+        async with Fence(owned.ref, poll_interval=0.02, confirm_interval=0.02):
+            await failed_group()
+            owned.release()
+            await asyncio.sleep(60)
+
+    with pytest.raises(FenceTrippedError):
+        asyncio.run(asyncio.wait_for(main(), 30))
+
+
+@pytest.mark.parametrize("cleans_up", [False, True])
+def test_a_cancellation_from_outside_stays_one_also_after_a_group_that_failed(owned: Claim, cleans_up: bool) -> None:
+    async def main() -> None:
+        fence = Fence(owned.ref, poll_interval=0.02, confirm_interval=0.02)
+        entered, cleaning = asyncio.Event(), asyncio.Event()
+
+        async def body() -> None:
+            async with fence:
+                await failed_group()
+                entered.set()
+                try:
+                    await asyncio.sleep(60)
+                finally:
+                    cleaning.set()
+                    await asyncio.sleep(60 if cleans_up else 0)
+
+        task = asyncio.create_task(body())
+        await entered.wait()
+        task.cancel()
+        if cleans_up:
+            await cleaning.wait()
+        owned.release()
+        assert fence.wait(30)
+        with pytest.raises(asyncio.CancelledError):
+            await asyncio.wait_for(asyncio.shield(asyncio.gather(task)), 30)
+        assert task.cancelled()
+
+    asyncio.run(main())
 
 
 def test_an_error_of_the_body_is_not_masked_and_nothing_is_cancelled_afterwards(owned: Claim) -> None:
