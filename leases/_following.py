@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Generator
 from typing import Any
 
+from leases._arguments import checked_timeout
 from leases._task import Task
 from leases._task_errors import TaskTimeoutError
 
@@ -57,8 +58,10 @@ class Following:
 
         :param timeout: seconds, ``None`` for ever
         :raises TaskTimeoutError: it had not ended by then; it is followed on
+        :raises ValueError: *timeout* is no number of seconds
         :raises RuntimeError: called in a forked child, or it was cancelled
         """
+        timeout = checked_timeout(timeout)
         if self._process != os.getpid():
             raise RuntimeError(f"{self._path}: follow {self.name!r} anew in a forked child")
         lock = threading.Lock()  # no Event: a signal handler that raises inside one may leave it locked for ever

@@ -14,6 +14,7 @@ from leases._change import Attempt, Change, Decide, DoesNotCount
 from leases._roster_file import OpenRoster, created, discard_prepared, opened, prepared, settled, told
 from leases._roster_lines import State, head, read_back
 from leases._roster_view import View
+from leases._short_write import short_write
 from ownership import Claim, InvalidRecordError, OwnershipError, OwnershipLostError
 
 _ATTEMPTS = 16
@@ -215,7 +216,7 @@ class Ledger:
             whole = lines[:count].rfind(b"\n") + 1  # a whole line may have been read by others
             with attempt.critical():
                 file.cut(view.offset + whole)
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), self.path)
+            raise told(short_write(view.offset + len(lines)), self.path)
 
     # -- being rid of what is superseded
 

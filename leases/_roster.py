@@ -8,13 +8,14 @@ from os import fspath
 from pathlib import Path
 from typing import Any
 
+from leases._arguments import checked_path, checked_timeout
 from leases._change import Change, Decide
 from leases._driving import Coroner, looked_at, taken
 from leases._follower import Follower
 from leases._following import Following
 from leases._lease import StrPath
 from leases._ledger import Ledger
-from leases._roster_lines import GIVEN_UP, RUNNING, Lines, State, checked_name, checked_status, checked_timeout
+from leases._roster_lines import GIVEN_UP, RUNNING, Lines, State, checked_name, checked_status
 from leases._roster_view import uncollected
 from leases._task import Restored, Task
 from leases._task_claim import TaskClaim
@@ -49,11 +50,8 @@ class Roster:
     def __init__(
         self, path: StrPath, *, registry: StrPath | None = None, timeout: float | None = 30.0, **seams: Any
     ) -> None:
-        spelled = os.fsdecode(path)
-        if not spelled or "\0" in spelled:
-            raise ValueError(f"path must be a path, got {path!r}")
-        shared = None if registry is None else os.path.realpath(os.fsdecode(registry))
-        canonical = os.path.realpath(spelled)
+        canonical = os.path.realpath(checked_path(path, "path"))
+        shared = None if registry is None else os.path.realpath(checked_path(registry, "registry"))
         self._ledger = Ledger(canonical, shared, checked_timeout(timeout), seams)
         self._follower = Follower(self._ledger, canonical, shared, seams)
         self._coroner: Callable[[], Coroner] = lambda: Coroner(canonical, shared, seams)
@@ -248,7 +246,7 @@ class Roster:
         :param timeout: seconds, ``None`` for ever
         :raises TaskTimeoutError: it had not ended by then
         """
-        checked_timeout(timeout)
+        timeout = checked_timeout(timeout)
         following = self.follow(task)
         try:
             return following.wait(timeout)

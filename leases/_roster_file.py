@@ -21,6 +21,7 @@ _NO_SYNC = frozenset({errno.EINVAL, errno.EROFS, errno.EOPNOTSUPP})  # fsync(2):
 _HINTS = {
     errno.ENOSPC: "make room on that filesystem",
     errno.EDQUOT: "make room in this account's quota",
+    errno.EFBIG: "raise the limit of file sizes (ulimit -f)",
     errno.EACCES: "it belongs to another account: share it with registry=",
 }
 

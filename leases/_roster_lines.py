@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import functools
 import json
-import math
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -229,11 +228,3 @@ def _is_text(text: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
-
-
-def checked_timeout(timeout: float | None) -> float | None:
-    """*timeout* if it is ``None`` or a number of seconds."""
-    is_number = isinstance(timeout, int | float) and not isinstance(timeout, bool)
-    if timeout is not None and (not is_number or math.isnan(timeout) or timeout < 0):
-        raise ValueError(f"timeout must be None or a number of seconds >= 0, got {timeout!r}")
-    return timeout

@@ -454,6 +454,28 @@ def test_a_full_disk_is_an_error_and_nothing_that_was_told_is_lost(small: Path) 
     assert names(Roster(small / "x").restore().finished) >= {*told, "after"}
 
 
+def test_a_limit_on_file_sizes_is_told_as_what_it_is(path: Path) -> None:
+    told = run(
+        """
+        import leases, resource
+        roster = leases.Roster(sys.argv[1])
+        task = roster.start("a", data="x" * 9000)  # longer than lock files are
+        resource.setrlimit(resource.RLIMIT_FSIZE, (os.path.getsize(sys.argv[1]) + 50, resource.RLIM_INFINITY))
+        said = []
+        for _ in range(2):
+            try:
+                task.update(data=1)
+            except OSError as error:
+                said.append([error.errno, error.filename, error.hint])
+        resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+        task.update(data=2)
+        say([*said, roster.task("a").data])
+        """,
+        path,
+    )
+    assert told == [*[[errno.EFBIG, str(path), "raise the limit of file sizes (ulimit -f)"]] * 2, 2]
+
+
 def test_tasks_of_another_account_are_judged_and_left_alone(open_directory: Path) -> None:
     registry, place = open_directory / "registry", open_directory / "place"
     for folder in (registry, place):

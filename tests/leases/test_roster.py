@@ -899,8 +899,27 @@ def test_what_cannot_be_recorded_is_a_value_error_and_records_nothing(
 
 
 @pytest.mark.parametrize("timeout", [-1, float("nan"), "1", True])
-def test_a_timeout_that_cannot_be_is_a_value_error(tmp_path: Path, timeout: Any) -> None:
+def test_a_timeout_that_cannot_be_is_a_value_error(two: Two, timeout: Any) -> None:
+    two.their.start("a")
+    following = two.our.follow("a")
+    for act in (lambda: Roster(two.path, timeout=timeout), lambda: following.wait(timeout)):
+        with pytest.raises(ValueError, match="timeout must be"):
+            act()
     with pytest.raises(ValueError, match="timeout must be"):
-        Roster(tmp_path / "x", timeout=timeout)
-    with pytest.raises(ValueError, match="path must be"):
-        Roster("")
+        two.our.wait("a", timeout)
+    following.cancel()
+
+
+def test_a_time_that_no_float_can_say_is_for_ever(two: Two) -> None:
+    roster = Roster(two.path, timeout=10**400, processes=two.ours)
+    roster.start("a").finish()
+    assert roster.wait("a", 10**400).state == "finished"
+    assert roster.follow("a").wait(10**400).state == "finished"
+
+
+@pytest.mark.parametrize("path", [None, 5, "", b"", "a\0b"])
+def test_what_is_no_path_is_a_value_error(tmp_path: Path, path: Any) -> None:
+    with pytest.raises(ValueError, match="path must be a path"):
+        Roster(path)
+    with pytest.raises(ValueError, match="registry must be a path"):
+        Roster(tmp_path / "x", registry="" if path is None else path)
