@@ -224,7 +224,8 @@ class Roster:
         """Follow a task to its end: what its driver writes, or that it died without a word.
 
         :param task: or its name
-        :param callback: called once with the task as it ended, on a thread for callbacks; one that raises is logged
+        :param callback: called once with the task as it ended, on a thread for callbacks; never if this call raises.
+            One that raises is logged, one that blocks keeps that thread, and the others go on in another
         :returns: what can be waited for, also by ``await``
         :raises LookupError: the roster does not have it
         :raises OSError: the roster cannot be read, or a thread cannot be started
@@ -237,8 +238,13 @@ class Roster:
         if state is None:
             raise LookupError(f"{self.path}: no task {name!r}")
         one = Following(self._ledger.path, self._coroner().task(view, state), callback, self._follower.leave)
-        self._follower.add(one, state)
-        return one
+        try:
+            self._follower.add(one, state)
+            one.stands = True  # the last step, as the other is the first: no signal handler comes between
+            return one
+        except BaseException:
+            one.stands = False
+            raise
 
     def wait(self, task: Task | str, timeout: float | None = None) -> Task:
         """Wait for the end of a task; the task as it ended. See :meth:`follow`.

@@ -134,6 +134,35 @@ def test_followers_in_many_processes_end_with_the_driver_at_once_and_once_each(p
             assert verdict == "zombie"
 
 
+def test_a_program_that_ends_because_a_task_did_calls_back_first(path: Path) -> None:
+    told = run(
+        """
+        import leases
+        roster = leases.Roster(sys.argv[1])
+        task = roster.start("a")
+        roster.follow("a", lambda task: (time.sleep(0.3), say(task.state)))
+        task.finish()
+        roster.wait("a")
+        """,
+        path,
+    )
+    assert told == "finished"
+
+
+def test_a_program_does_not_wait_for_ever_for_a_callback(path: Path) -> None:
+    body = """
+    import leases
+    roster = leases.Roster(sys.argv[1])
+    task = roster.start("a")
+    roster.follow("a", lambda task: (say(True), time.sleep(600)))
+    task.finish()
+    roster.wait("a")
+    """
+    with running(body, path) as child:
+        assert child.hear()
+        assert child.process.wait(PATIENCE) == 0
+
+
 def test_a_handle_in_a_forked_child_is_inert_and_the_child_may_drive_tasks_of_its_own(path: Path) -> None:
     found = run(
         """

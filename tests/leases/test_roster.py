@@ -6,11 +6,13 @@ import asyncio
 import errno
 import functools
 import hashlib
+import itertools
 import os
 import re
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,13 +20,14 @@ import pytest
 
 import leases
 import ownership
-from leases import Restored, Roster, Task, TaskLostError, TaskTakenError, TaskTimeoutError
+from leases import Restored, Roster, Task, TaskLostError, TaskTakenError, TaskTimeoutError, _caller
 from leases._change import Change
 from leases._roster_file import OpenRoster, prepared
 from leases._roster_lines import FINISHED, RUNNING, State
 from ownership import AlreadyOwnedError, InvalidRecordError, UnsupportedRecordError, Verdict
 from ownership._pulse import ProcessPulse
 from ownership.testing import FakeProcessTable
+from tests.support.injection import Interrupter
 from tests.support.processes import eventually, is_locked
 from tests.support.records import snapshot
 
@@ -568,6 +571,72 @@ def test_a_callback_that_raises_or_blocks_is_in_nobodys_way(two: Two) -> None:
     assert not told
     gate.set()
     eventually(lambda: told)
+
+
+def test_one_that_blocks_keeps_its_thread_and_the_others_go_on_in_another(two: Two) -> None:
+    gate, told = threading.Event(), []
+    tasks = [two.their.start(name) for name in "abcd"]
+    for name in "abc":
+        two.our.follow(name, lambda task: (told.append(task.name), gate.wait(PATIENCE), told.append(task.name)))
+    for one in tasks[:3]:
+        one.finish()
+    two.our.follow("d", lambda task: told.append(task.name))
+    tasks[3].finish()
+    eventually(lambda: sorted(told) == ["a", "b", "c", "d"])
+    assert two.our.wait("d", PATIENCE).state == "finished"
+    gate.set()
+    eventually(lambda: sorted(told) == ["a", "a", "b", "b", "c", "c", "d"])
+    eventually(lambda: two.our._follower._runner is None)
+    assert two.our._follower._caller not in _caller._open
+
+
+def test_callbacks_that_wait_for_a_thread_are_called_when_there_is_one(
+    two: Two, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    task, told = two.their.start("a"), []
+    following = two.our.follow("a", told.append)
+
+    def refuse(*_: object) -> int:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(_caller._thread, "start_new_thread", refuse)
+        task.finish()
+        assert following.wait(PATIENCE).state == "finished"
+        eventually(lambda: "callbacks wait" in caplog.text)
+        assert not told
+    eventually(lambda: told)
+    eventually(lambda: two.our._follower._runner is None)
+    assert len(told) == 1
+
+
+def _noting(called: list[int], number: int) -> Callable[[Task], None]:
+    return lambda _: called.append(number)
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # inside a finaliser it is lost
+def test_if_following_is_interrupted_its_callback_is_never_called(two: Two) -> None:
+    class Interruption(BaseException):
+        pass
+
+    def interrupt() -> None:
+        raise Interruption
+
+    task, called, kept = two.their.start("a"), [], []
+    roster, interrupter = Roster(two.path, processes=two.ours), Interrupter(interrupt)
+    for number in itertools.count(1):
+        try:
+            interrupter.run(number, partial(roster.follow, "a", _noting(called, number)))
+            kept.append(number)
+        except Interruption:
+            pass
+        if not interrupter.point:
+            break
+    assert number > 20
+    task.finish()
+    assert roster.follow("a").wait(PATIENCE).state == "finished"
+    eventually(lambda: roster._follower._runner is None and roster._follower._caller not in _caller._open)
+    assert sorted(called) == kept
 
 
 async def _awaited(following: leases.Following) -> Task:
