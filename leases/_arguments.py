@@ -22,6 +22,14 @@ def checked_path(path: StrPath, parameter: str) -> str:
     return spelled
 
 
+def checked_registry(registry: StrPath | None) -> str | None:
+    """The path of a registry, as every call takes it: pinned, itself not followed if it is a symlink."""
+    if registry is None:
+        return None
+    above, name = os.path.split(os.path.abspath(checked_path(registry, "registry")))
+    return os.path.join(os.path.realpath(above), name)
+
+
 def checked_timeout(timeout: float | None) -> float | None:
     """*timeout* if it is ``None`` or a number of seconds; what no float can say is for ever."""
     if timeout is None:

@@ -8,9 +8,9 @@ from os import fspath
 from pathlib import Path
 from typing import Any
 
-from leases._arguments import checked_path, checked_timeout
+from leases._arguments import checked_path, checked_registry, checked_timeout
 from leases._change import Change, Decide
-from leases._driving import Coroner, looked_at, taken
+from leases._driving import Coroner, coroner_of, looked_at, taken
 from leases._follower import Follower
 from leases._following import Following
 from leases._lease import StrPath
@@ -51,10 +51,10 @@ class Roster:
         self, path: StrPath, *, registry: StrPath | None = None, timeout: float | None = 30.0, **seams: Any
     ) -> None:
         canonical = os.path.realpath(checked_path(path, "path"))
-        shared = None if registry is None else os.path.realpath(checked_path(registry, "registry"))
+        shared = checked_registry(registry)
         self._ledger = Ledger(canonical, shared, checked_timeout(timeout), seams)
         self._follower = Follower(self._ledger, canonical, shared, seams)
-        self._coroner: Callable[[], Coroner] = lambda: Coroner(canonical, shared, seams)
+        self._coroner: Callable[[], Coroner] = lambda: coroner_of(canonical, shared, seams)
 
     @property
     def path(self) -> Path:
@@ -70,7 +70,8 @@ class Roster:
         that was finished before its driver ended does either.
 
         :raises RecordError: what is at the path is no roster
-        :raises OSError: it cannot be read
+        :raises OSError: it cannot be read, or the registry is not there
+        :raises UnsafeDirectoryError: what is to be the registry is none
         """
         coroner, view = self._coroner(), self._ledger.read(sync=True)
         for _ in range(_ROUNDS):
@@ -262,7 +263,7 @@ class Roster:
     # -- the file
 
     def compact(self) -> None:
-        """Replace the file by one that has a line for each task. It happens by itself when most lines are superseded.
+        """Replace the file by one that has a line for each task. It happens by itself when most of it is superseded.
 
         :raises FileNotFoundError: there is no roster
         """
