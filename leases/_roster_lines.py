@@ -194,13 +194,13 @@ class Lines:
         self.count += len(lines)
 
     def _fold(self, parsed: list[dict[str, Any]], lines: list[bytes]) -> None:
-        tasks, top, sizes = self.tasks, self.top, self._sizes
+        tasks, top, sizes, standing = self.tasks, self.top, self._sizes, self.standing
         for line, raw in zip(parsed, lines, strict=True):
             task = line.get("task")
             if task is None:
                 if "driver" in line:
                     by = line["driver"]["instance_id"]
-                    self.standing += len(raw) + 1 if by not in self.drivers else 0
+                    standing += len(raw) + 1 if by not in self.drivers else 0
                     self.drivers[by] = line["driver"]
                 continue
             token = _needed(line)[0]
@@ -208,11 +208,11 @@ class Lines:
             if known is None or _counts(line, known):
                 tasks[task] = line
                 size = len(raw) + 1
-                self.standing += size - sizes.get(task, 0)
+                standing += size if known is None else size - sizes[task]
                 sizes[task] = size
                 if token > top:
                     top = token
-        self.top = top
+        self.top, self.standing = top, standing
         self.count += len(parsed)
 
     @property
