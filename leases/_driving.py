@@ -12,7 +12,15 @@ from leases._roster_lines import FINISHED, GIVEN_UP, RUNNING, Lines, State
 from leases._seat import Seats
 from leases._task import Task, TaskState
 from leases._task_errors import TaskTakenError
-from ownership import Judgement, OwnerIdentity, Verdict, judge_owner
+from ownership import (
+    InvalidRecordError,
+    Judgement,
+    OwnerIdentity,
+    UnsupportedRecordError,
+    Verdict,
+    inspect,
+    judge_owner,
+)
 
 
 class Coroner:
@@ -76,6 +84,20 @@ class Coroner:
                 line["since"],
                 line["at"],
             )
+
+
+def coroner_of(path: str, registry: str | None, seams: dict[str, Any]) -> Coroner:
+    """Whoever looks at the roster at *path* for one call.
+
+    :raises UnsafeDirectoryError: the registry is none; nothing would be known of drivers elsewhere
+    :raises OSError: it is not there, or cannot be looked at
+    """
+    if registry is not None:
+        try:
+            inspect(path, registry=registry, **seams)
+        except (InvalidRecordError, UnsupportedRecordError):  # of whoever changes the roster: nothing about reading it
+            pass
+    return Coroner(path, registry, seams)
 
 
 def identity(lines: Lines, by: str) -> OwnerIdentity | None:

@@ -6,13 +6,12 @@ import _thread
 import errno
 import logging
 import os
-import queue
 import signal
 import threading
 import time
-from collections.abc import Callable
 from typing import Any
 
+from leases._caller import Caller
 from leases._driving import Coroner, identity, task_of
 from leases._following import Following
 from leases._ledger import Ledger
@@ -22,6 +21,7 @@ from leases._task import Task
 from ownership import Judgement, OwnershipError, OwnerWatch, Verdict
 
 _TICK = 0.25  # seconds between two looks at the file
+_SOON = 0.002  # the same while follow() is about to return
 _SURE = 5.0  # seconds between two looks at a driver whose end would wake us
 _log = logging.getLogger("leases")
 
@@ -46,7 +46,7 @@ class Follower:
         self._states: dict[str, State] = {}
         self._seen: View | None = None
         self._runner: object | None = None  # whose thread runs, if one does
-        self._calls: queue.SimpleQueue[Callable[[], object]] | None = None
+        self._caller = Caller()
 
     def add(self, one: Following, state: State) -> None:
         """Follow *one* from now on.
@@ -58,8 +58,6 @@ class Follower:
         with self._mutex:
             idle = self._runner is None
             try:
-                if one.callback is not None and self._calls is None:
-                    self._calls = _caller()
                 self._states.setdefault(one.name, state)
                 self._followed.append(one)
                 if idle:
@@ -99,7 +97,7 @@ class Follower:
             with self._mutex:
                 if self._runner is not me:
                     return
-                if not self._followed:
+                if not self._followed and not self._caller.pending:
                     self._watch.close()
                     self._watched.clear()
                     self._due.clear()
@@ -109,8 +107,9 @@ class Follower:
                     self._runner = None
                     return
             try:
+                self._caller.relieve()
                 self._look(hints)
-                hints = self._watch.wait(_TICK)
+                hints = self._watch.wait(_SOON if self._is_being_added() else _TICK)
             except (OSError, OwnershipError) as error:  # nothing ends by that
                 for one in list(self._followed):
                     one.last_error = error
@@ -130,7 +129,9 @@ class Follower:
         for one in list(self._followed):
             task = self._ended(view, one, dead)
             one.last_error = None
-            if task is not None:
+            if one.stands is False:
+                self.leave(one)
+            elif task is not None and one.stands:
                 ends.append((one, task))
         if ends:
             self._ledger.read(sync=True)
@@ -140,6 +141,9 @@ class Follower:
             self._due.pop(by, None)
             self._hinted.discard(by)
             self._coroner.judgements.pop(by, None)
+
+    def _is_being_added(self) -> bool:
+        return any(one.stands is None for one in list(self._followed))
 
     def _names(self) -> set[str]:
         return {one.name for one in list(self._followed)}
@@ -184,24 +188,5 @@ class Follower:
         for one, task in ends:
             if not self.leave(one):  # cancelled meanwhile
                 continue
-            call = one.end(task)
-            if call is not None and self._calls is not None:
-                self._calls.put(call)
-
-
-def _caller() -> queue.SimpleQueue[Callable[[], object]]:
-    """A thread that calls what it is given, so that no callback keeps anybody else's end from being seen."""
-    calls: queue.SimpleQueue[Callable[[], object]] = queue.SimpleQueue()
-
-    def run() -> None:
-        if hasattr(signal, "pthread_sigmask"):
-            signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
-        while True:
-            call = calls.get()
-            try:
-                call()
-            except BaseException:
-                _log.exception("a callback failed: %r", call)
-
-    _thread.start_new_thread(run, ())
-    return calls
+            one.end(task, self._caller.put)
+            self._caller.relieve()

@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Generator
+from functools import partial
 from typing import Any
 
+from leases._arguments import checked_timeout
 from leases._task import Task
 from leases._task_errors import TaskTimeoutError
 
@@ -36,6 +38,7 @@ class Following:
         self.callback = callback
         self._leave = leave
         self._cancelled = False
+        self.stands: bool | None = None  # False: follow() raised; None: neither that nor returned so far
         self._process = os.getpid()
         self._over = False
         self._listeners: list[Callable[[], object]] = []
@@ -57,8 +60,10 @@ class Following:
 
         :param timeout: seconds, ``None`` for ever
         :raises TaskTimeoutError: it had not ended by then; it is followed on
+        :raises ValueError: *timeout* is no number of seconds
         :raises RuntimeError: called in a forked child, or it was cancelled
         """
+        timeout = checked_timeout(timeout)
         if self._process != os.getpid():
             raise RuntimeError(f"{self._path}: follow {self.name!r} anew in a forked child")
         lock = threading.Lock()  # no Event: a signal handler that raises inside one may leave it locked for ever
@@ -112,12 +117,16 @@ class Following:
         yield from future
         return self._result()
 
-    def end(self, task: Task) -> Callable[[], object] | None:
-        """It ended as *task*; what is to be called then."""
+    def end(self, task: Task, put: Callable[[Callable[[], object]], object]) -> None:
+        """It ended as *task*.
+
+        :param put: has the callback called; a program that ends because somebody waited calls it too
+        """
         self.last = task
+        self._over = True
+        if self.callback is not None:
+            put(partial(self.callback, task))
         self._settle()
-        callback = self.callback
-        return None if callback is None else lambda: callback(task)
 
     def _settle(self) -> None:
         self._over = True

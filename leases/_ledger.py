@@ -11,14 +11,17 @@ from typing import Any
 
 import ownership
 from leases._change import Attempt, Change, Decide, DoesNotCount
-from leases._roster_file import OpenRoster, created, discard_prepared, opened, prepared, settled, told
+from leases._roster_draft import discard_prepared
+from leases._roster_file import OpenRoster, TakenAway, created, opened, prepared, put, settled, told
 from leases._roster_lines import State, head, read_back
 from leases._roster_view import View
 from leases._seat import Seats
+from leases._short_write import short_write
 from ownership import Claim, InvalidRecordError, OwnershipError, OwnershipLostError
 
 _ATTEMPTS = 16
-_MUCH = 1000  # superseded lines, and more than half of all: a new file is worth its while
+_MUCH = 1 << 20  # superseded bytes, beside as many as stand: a new file is worth its while
+_LITTLE = 1 << 14  # the same, where there is little room
 
 
 class Ledger:
@@ -158,7 +161,12 @@ class Ledger:
                     state = act(claim, attempt)
                 claim.verify()
                 return state
-            except (DoesNotCount, OwnershipLostError, FileExistsError):  # broken meanwhile: look what became of it
+            except (
+                DoesNotCount,
+                TakenAway,
+                OwnershipLostError,
+                FileExistsError,
+            ):  # broken meanwhile: look what became of it
                 continue
             finally:
                 attempt.let_go()
@@ -217,7 +225,7 @@ class Ledger:
             whole = lines[:count].rfind(b"\n") + 1  # a whole line may have been read by others
             with attempt.critical():
                 file.cut(view.offset + whole)
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), self.path)
+            raise told(short_write(view.offset + len(lines)), self.path)
 
     # -- being rid of what is superseded
 
@@ -228,11 +236,16 @@ class Ledger:
 
     def _tidy(self, attempt: Attempt) -> None:
         view = self._view
-        if view is not None and view.waste > _MUCH and view.waste * 2 > view.count:
-            try:
+        try:
+            if view is not None and self._is_worth_it(view, attempt.files[-1]):
                 self._rewritten(view, attempt)
-            except (OSError, OwnershipError):  # what was to be written is written; another time
-                pass
+        except (OSError, OwnershipError, TakenAway):  # what was to be written is written; another time
+            pass
+
+    def _is_worth_it(self, view: View, file: OpenRoster) -> bool:
+        """Whether a new file would be much shorter; where there is little room, while there is still enough for it."""
+        spare = view.superseded - view.standing
+        return spare > _LITTLE and (spare > _MUCH or spare > file.room() > view.standing)
 
     def _rewritten(self, view: View, attempt: Attempt) -> View:
         """In its critical section nobody can evict us: what others append is not lost."""
@@ -240,7 +253,7 @@ class Ledger:
         try:
             temporary = prepared(self.path, view.whole(time.time_ns()), token)
             with attempt.critical():
-                os.rename(temporary, self.path)
+                put(self.path, temporary)
         except BaseException as error:
             discard_prepared(self.path, token)
             if isinstance(error, OSError) and error.filename is None:

@@ -9,7 +9,9 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
+from leases._arguments import checked_path
 from leases._lease import Lease, StrPath
+from leases._short_write import short_write
 from ownership import Claim
 
 _NEWLINE = b"\n"
@@ -37,6 +39,8 @@ def append_line(
     that is taken back and an error, never completed by a second write. What a writer that died has left behind the
     last newline is cut first. A call that raises has appended nothing, unless a signal handler raised.
 
+    There is no limit on its length but what the system takes in one write (Linux: 2 GiB less 4 KiB), and memory.
+
     Not guaranteed: anything against writers that hold no lease. Without *fsync*, that the line outlives a power loss;
     with it, contenders wait for the disk too.
 
@@ -50,6 +54,8 @@ def append_line(
     :raises OSError: it cannot be written, the disk is full for instance
     :raises ValueError: an argument that cannot be right
     """
+    if not isinstance(lease, Lease | Claim):
+        raise ValueError(f"lease must be a lease or a claim, got {lease!r:.80}")
     raw = _encoded(line)
     if type(mode) is not int or not 0 <= mode <= 0o777:
         raise ValueError(f"mode must be an integer from 0 to 0o777, got {mode!r}")
@@ -79,7 +85,7 @@ def read_lines(path: StrPath, offset: int = 0) -> Iterator[bytes]:
     """
     if type(offset) is not int or offset < 0:
         raise ValueError(f"offset must be an integer >= 0, got {offset!r}")
-    return _lines(path, offset)
+    return _lines(checked_path(path, "path"), offset)
 
 
 def _encoded(line: str | bytes) -> bytes:
@@ -92,7 +98,7 @@ def _encoded(line: str | bytes) -> bytes:
 
 
 def _resource_of(lease: Lease | Claim, path: StrPath) -> Path:
-    found = Path(os.path.realpath(os.fsdecode(path)))
+    found = Path(os.path.realpath(checked_path(path, "path")))
     if found not in lease.tokens:
         held = ", ".join(map(str, lease.tokens))
         raise ValueError(f"path must be a resource of the lease ({held}), got {os.fspath(path)!r}")
@@ -128,7 +134,8 @@ def _append_to(descriptor: int, path: str, raw: bytes, fsync: bool) -> int:
     try:
         written = os.write(descriptor, raw)
         if written != len(raw):
-            raise OSError(errno.ENOSPC, f"only {written} of {len(raw)} bytes could be written, and were taken back")
+            told = f"only {written} of {len(raw)} bytes could be written, and were taken back"
+            raise OSError(short_write(end + len(raw)).errno, told)
         if fsync:
             os.fsync(descriptor)
     except OSError:
@@ -152,7 +159,7 @@ def _open_to_read(path: str, flags: int) -> int:
 def _size(descriptor: int, path: StrPath) -> int:
     found = os.fstat(descriptor)
     if not stat.S_ISREG(found.st_mode):
-        raise OSError(errno.EINVAL, "not a regular file, it has no lines to append to", os.fspath(path))
+        raise OSError(errno.EINVAL, "not a regular file, so no file of lines", os.fspath(path))
     return found.st_size
 
 
@@ -170,12 +177,16 @@ def _end_of_lines(descriptor: int, size: int) -> int:
 
 def _lines(path: StrPath, offset: int) -> Iterator[bytes]:
     with open(path, "rb", buffering=0, opener=_open_to_read) as file:
-        descriptor, rest = file.fileno(), b""
+        descriptor, parts = file.fileno(), [b""]  # of the line that is not whole yet: joined once
         end = _end_of_lines(descriptor, _size(descriptor, path))
         while offset < end:
             block = os.pread(descriptor, min(_BLOCK, end - offset), offset)
             if not block:  # somebody else has cut it
                 return
             offset += len(block)
-            *whole, rest = (rest + block).split(_NEWLINE)
-            yield from whole
+            first, *more = block.split(_NEWLINE)
+            parts.append(first)
+            if more:
+                yield b"".join(parts)
+                parts = [more.pop()]
+                yield from more

@@ -8,13 +8,14 @@ from os import fspath
 from pathlib import Path
 from typing import Any
 
+from leases._arguments import checked_path, checked_registry, checked_timeout
 from leases._change import Change, Decide
-from leases._driving import Coroner, looked_at, taken
+from leases._driving import Coroner, coroner_of, looked_at, taken
 from leases._follower import Follower
 from leases._following import Following
 from leases._lease import StrPath
 from leases._ledger import Ledger
-from leases._roster_lines import GIVEN_UP, RUNNING, Lines, State, checked_name, checked_status, checked_timeout
+from leases._roster_lines import GIVEN_UP, RUNNING, Lines, State, checked_name, checked_status
 from leases._roster_view import uncollected
 from leases._task import Restored, Task
 from leases._task_claim import TaskClaim
@@ -49,14 +50,11 @@ class Roster:
     def __init__(
         self, path: StrPath, *, registry: StrPath | None = None, timeout: float | None = 30.0, **seams: Any
     ) -> None:
-        spelled = os.fsdecode(path)
-        if not spelled or "\0" in spelled:
-            raise ValueError(f"path must be a path, got {path!r}")
-        shared = None if registry is None else os.path.realpath(os.fsdecode(registry))
-        canonical = os.path.realpath(spelled)
+        canonical = os.path.realpath(checked_path(path, "path"))
+        shared = checked_registry(registry)
         self._ledger = Ledger(canonical, shared, checked_timeout(timeout), seams)
         self._follower = Follower(self._ledger, canonical, shared, seams)
-        self._coroner: Callable[[], Coroner] = lambda: Coroner(canonical, shared, seams)
+        self._coroner: Callable[[], Coroner] = lambda: coroner_of(canonical, shared, seams)
 
     @property
     def path(self) -> Path:
@@ -72,7 +70,8 @@ class Roster:
         that was finished before its driver ended does either.
 
         :raises RecordError: what is at the path is no roster
-        :raises OSError: it cannot be read
+        :raises OSError: it cannot be read, or the registry is not there
+        :raises UnsafeDirectoryError: what is to be the registry is none
         """
         coroner, view = self._coroner(), self._ledger.read(sync=True)
         for _ in range(_ROUNDS):
@@ -226,7 +225,8 @@ class Roster:
         """Follow a task to its end: what its driver writes, or that it died without a word.
 
         :param task: or its name
-        :param callback: called once with the task as it ended, on a thread for callbacks; one that raises is logged
+        :param callback: called once with the task as it ended, on a thread for callbacks; never if this call raises.
+            One that raises is logged, one that blocks keeps that thread, and the others go on in another
         :returns: what can be waited for, also by ``await``
         :raises LookupError: the roster does not have it
         :raises OSError: the roster cannot be read, or a thread cannot be started
@@ -239,8 +239,13 @@ class Roster:
         if state is None:
             raise LookupError(f"{self.path}: no task {name!r}")
         one = Following(self._ledger.path, self._coroner().task(view, state), callback, self._follower.leave)
-        self._follower.add(one, state)
-        return one
+        try:
+            self._follower.add(one, state)
+            one.stands = True  # the last step, as the other is the first: no signal handler comes between
+            return one
+        except BaseException:
+            one.stands = False
+            raise
 
     def wait(self, task: Task | str, timeout: float | None = None) -> Task:
         """Wait for the end of a task; the task as it ended. See :meth:`follow`.
@@ -248,7 +253,7 @@ class Roster:
         :param timeout: seconds, ``None`` for ever
         :raises TaskTimeoutError: it had not ended by then
         """
-        checked_timeout(timeout)
+        timeout = checked_timeout(timeout)
         following = self.follow(task)
         try:
             return following.wait(timeout)
@@ -258,7 +263,7 @@ class Roster:
     # -- the file
 
     def compact(self) -> None:
-        """Replace the file by one that has a line for each task. It happens by itself when most lines are superseded.
+        """Replace the file by one that has a line for each task. It happens by itself when most of it is superseded.
 
         :raises FileNotFoundError: there is no roster
         """

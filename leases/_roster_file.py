@@ -6,10 +6,11 @@ import errno
 import os
 import stat
 from collections.abc import Callable
-from os.path import basename, dirname
+from os.path import dirname
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
+from leases._roster_draft import discard_prepared, remove_leftovers, temporary_name
 from ownership import InvalidRecordError
 
 _FLAGS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
@@ -21,8 +22,13 @@ _NO_SYNC = frozenset({errno.EINVAL, errno.EROFS, errno.EOPNOTSUPP})  # fsync(2):
 _HINTS = {
     errno.ENOSPC: "make room on that filesystem",
     errno.EDQUOT: "make room in this account's quota",
+    errno.EFBIG: "raise the limit of file sizes (ulimit -f)",
     errno.EACCES: "it belongs to another account: share it with registry=",
 }
+
+
+class TakenAway(Exception):
+    """What was prepared is not there any more: somebody who was broken, and woke up, took it for a leftover."""
 
 
 class OpenRoster:
@@ -94,6 +100,11 @@ class OpenRoster:
             if error.errno not in _NO_SYNC:
                 raise
 
+    def room(self) -> int:
+        """Bytes that are free on its filesystem, for this account."""
+        found = self._call(os.fstatvfs, self.number)
+        return found.f_bavail * found.f_frsize
+
     def close(self) -> None:
         """Close it, if the number still stands for it."""
         try:
@@ -140,13 +151,14 @@ def created(path: str, content: bytes, registry: str | None, token: int) -> None
 
     :param token: of who makes it: whoever was broken meanwhile, and wakes, does not meddle with what others make
     :raises FileExistsError: it has
+    :raises TakenAway: another one removed what was to become it
     """
-    temporary = _temporary(path, token)
+    temporary = temporary_name(path, token)
     try:
         _write(temporary, content, _owner_of(path, registry))
         os.link(temporary, path, follow_symlinks=False)
     except OSError as error:
-        raise told(error, path) from None
+        raise _why(error, path, temporary) from None
     finally:
         discard_prepared(path, token)
     _sync_directory(path)
@@ -158,34 +170,28 @@ def prepared(path: str, content: bytes, token: int) -> str:
     What a crash left of an earlier one is removed.
     """
     found = os.stat(path)
-    _remove_leftovers(path)
+    remove_leftovers(path)
     try:
-        _write(_temporary(path, token), content, (found.st_mode & 0o777, found.st_uid, found.st_gid))
+        _write(temporary_name(path, token), content, (found.st_mode & 0o777, found.st_uid, found.st_gid))
     except OSError as error:
         raise told(error, path) from None
-    return _temporary(path, token)
+    return temporary_name(path, token)
 
 
-def discard_prepared(path: str, token: int) -> None:
-    """What was prepared is not wanted any more; best effort."""
+def put(path: str, temporary: str) -> None:
+    """Replace the file at *path* by what was prepared.
+
+    :raises TakenAway: another one removed it
+    """
     try:
-        os.unlink(_temporary(path, token))
-    except OSError:
-        pass
+        os.rename(temporary, path)
+    except OSError as error:
+        raise _why(error, path, temporary) from None
 
 
-def _temporary(path: str, token: int) -> str:
-    return f"{path}.{token}.new"
-
-
-def _remove_leftovers(path: str) -> None:
-    prefix = f"{basename(path)}."
-    try:
-        for name in os.listdir(dirname(path)):
-            if name.startswith(prefix) and name.endswith(".new") and name[len(prefix) : -4].isdigit():
-                os.unlink(f"{dirname(path)}/{name}")
-    except OSError:  # another account's, for instance
-        pass
+def _why(error: OSError, path: str, temporary: str) -> Exception:
+    gone = isinstance(error, FileNotFoundError) and os.path.isdir(dirname(path)) and not os.path.lexists(temporary)
+    return TakenAway(temporary) if gone else told(error, path)
 
 
 def settled(path: str) -> None:

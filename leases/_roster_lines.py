@@ -10,15 +10,14 @@ from __future__ import annotations
 
 import functools
 import json
-import math
 from operator import itemgetter
 from typing import Any, NamedTuple
 
-from pydantic_core import SchemaValidator, core_schema
+from pydantic_core import SchemaValidator, ValidationError, core_schema
 
 VERSION = 1
 RUNNING, GIVEN_UP, FINISHED = "running", "given-up", "finished"
-MAX_LINE = 64 * 1024
+MAX_DATA = 64 * 1024  # bytes of JSON
 MAX_NAME, MAX_STATUS = 512, 1024
 MAX_TOKEN = 2**53
 _needed = itemgetter("token", "by", "state", "since", "at")
@@ -49,7 +48,10 @@ class State(NamedTuple):
             told["status"] = self.status
         if self.data is not None:
             told["data"] = self.data
-        return encoded({**told, "since": self.since, "at": self.at})
+        try:
+            return encoded({**told, "since": self.since, "at": self.at}, self.data)
+        except ValueError as error:
+            raise ValueError(f"{error} (task {self.task!r:.80})") from None
 
     @property
     def is_open(self) -> bool:
@@ -57,18 +59,24 @@ class State(NamedTuple):
         return self.state != FINISHED
 
 
-def encoded(value: object) -> bytes:
+def encoded(value: object, data: object = None) -> bytes:
     """One line.
 
-    :raises ValueError: JSON cannot say it, or it is longer than 64 KiB
+    :param data: what may make it long; else a task with much of it could not even be finished
+    :raises ValueError: JSON cannot say it, or *data* is longer than 64 KiB
     """
     try:
-        text = json.dumps(value, separators=(",", ":"), allow_nan=False).encode() + b"\n"
-    except (TypeError, RecursionError) as error:
+        text = _json(value)
+        size = len(_json(data)) if len(text) > MAX_DATA else 0
+    except (TypeError, ValueError, RecursionError) as error:
         raise ValueError(f"data must be what JSON can say: {error}") from None
-    if len(text) > MAX_LINE:
-        raise ValueError(f"data must be small, at most {MAX_LINE} bytes in a line, got {len(text)}")
-    return text
+    if size > MAX_DATA:
+        raise ValueError(f"data must be small, at most {MAX_DATA} bytes of JSON, got {size}")
+    return text + b"\n"
+
+
+def _json(value: object, *, strict: bool = True) -> bytes:
+    return json.dumps(value, separators=(",", ":"), allow_nan=not strict).encode()
 
 
 def head(generation: int, top: int) -> bytes:
@@ -96,8 +104,17 @@ def state_of(line: dict[str, Any]) -> State:
 
 
 def read_back(lines: bytes) -> State:
-    """The state that the last of *lines* says, as everybody will read it."""
-    found = _validator().validate_json(b"[" + lines.rstrip(b"\n").rpartition(b"\n")[2] + b"]")
+    """The state that the last of *lines* says, as everybody will read it.
+
+    :raises ValueError: not everybody can
+    """
+    line = lines.rstrip(b"\n").rpartition(b"\n")[2]
+    try:
+        found = _validator().validate_json(b"[" + line + b"]")
+    except ValueError as error:  # half of a surrogate pair, for instance, or very many levels
+        why = error.errors()[0]["msg"] if isinstance(error, ValidationError) else error
+        name = json.loads(line)["task"]
+        raise ValueError(f"data must be what JSON can say, and everybody can read: {why} (task {name!r:.80})") from None
     return state_of(found[0])
 
 
@@ -111,8 +128,8 @@ def _validator() -> SchemaValidator:
         "state": core_schema.literal_schema([RUNNING, GIVEN_UP, FINISHED]),
         "status": core_schema.str_schema(strict=True),
         "data": core_schema.any_schema(),
-        "since": core_schema.float_schema(strict=True),
-        "at": core_schema.float_schema(strict=True),
+        "since": core_schema.float_schema(strict=True, allow_inf_nan=False),
+        "at": core_schema.float_schema(strict=True, allow_inf_nan=False),
         "driver": core_schema.any_schema(),
     }
     optional = {name: core_schema.typed_dict_field(kind, required=False) for name, kind in fields.items()}
@@ -126,6 +143,8 @@ class Lines:
     :ivar drivers: what is known of each process image, by instance id
     :ivar top: the greatest token
     :ivar count: how many lines there were
+    :ivar size: how many bytes
+    :ivar standing: how many of them are not superseded
     """
 
     def __init__(self) -> None:
@@ -133,6 +152,8 @@ class Lines:
         self.drivers: dict[str, dict[str, Any]] = {}
         self.top = 0
         self.count = 0
+        self.size = self.standing = 0
+        self._sizes: dict[str, int] = {}  # of the lines of tasks that stand
 
     def get(self, name: str) -> State | None:
         """The state of the task *name*, ``None`` if there is none."""
@@ -154,9 +175,10 @@ class Lines:
             parsed = _validator().validate_json(b"[" + b",".join(lines) + b"]")
             if len(parsed) != len(lines):
                 raise ValueError("not a line each")
-            self._fold(parsed)
+            self._fold(parsed, lines)
         except (ValueError, KeyError, TypeError, AttributeError):
             self._take_each(lines)
+        self.size += len(raw)
 
     def _take_each(self, lines: list[bytes]) -> None:
         """One by one, to say which it is. What was folded already counts once, however often it comes."""
@@ -164,41 +186,46 @@ class Lines:
             try:
                 before, self.count = self.count, 0
                 (parsed,) = _validator().validate_json(b"[" + line + b"]")
-                self._fold([parsed])
+                self._fold([parsed], [line])
             except (ValueError, KeyError, TypeError, AttributeError):
                 raise ValueError(f"line {number} is no line of a roster: {line[:80]!r}") from None
             finally:
                 self.count = before
         self.count += len(lines)
 
-    def _fold(self, parsed: list[dict[str, Any]]) -> None:
-        tasks, top = self.tasks, self.top
-        for line in parsed:
+    def _fold(self, parsed: list[dict[str, Any]], lines: list[bytes]) -> None:
+        tasks, top, sizes, standing = self.tasks, self.top, self._sizes, self.standing
+        for line, raw in zip(parsed, lines, strict=True):
             task = line.get("task")
             if task is None:
                 if "driver" in line:
-                    self.drivers[line["driver"]["instance_id"]] = line["driver"]
+                    by = line["driver"]["instance_id"]
+                    standing += len(raw) + 1 if by not in self.drivers else 0
+                    self.drivers[by] = line["driver"]
                 continue
             token = _needed(line)[0]
             known = tasks.get(task)
             if known is None or _counts(line, known):
                 tasks[task] = line
+                size = len(raw) + 1
+                standing += size if known is None else size - sizes[task]
+                sizes[task] = size
                 if token > top:
                     top = token
-        self.top = top
+        self.top, self.standing = top, standing
         self.count += len(parsed)
 
     @property
-    def waste(self) -> int:
-        """Lines that a new file would not have."""
-        return self.count - 1 - len(self.tasks) - len(self.drivers)
+    def superseded(self) -> int:
+        """Bytes that a new file would not have."""
+        return self.size - self.standing
 
     def whole(self, generation: int) -> bytes:
         """The same, without what is superseded."""
         named = {line["by"] for line in self.tasks.values()}
-        drivers = [encoded({"driver": told}) for by, told in self.drivers.items() if by in named]
-        states = [encoded(line) for line in self.tasks.values()]
-        return b"".join([head(generation, self.top), *drivers, *states])
+        drivers = [{"driver": told} for by, told in self.drivers.items() if by in named]
+        lines = [_json(line, strict=False) for line in (*drivers, *self.tasks.values())]  # what was read can be written
+        return b"\n".join([head(generation, self.top)[:-1], *lines, b""])
 
 
 def _counts(told: dict[str, Any], known: dict[str, Any]) -> bool:
@@ -229,11 +256,3 @@ def _is_text(text: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
-
-
-def checked_timeout(timeout: float | None) -> float | None:
-    """*timeout* if it is ``None`` or a number of seconds."""
-    is_number = isinstance(timeout, int | float) and not isinstance(timeout, bool)
-    if timeout is not None and (not is_number or math.isnan(timeout) or timeout < 0):
-        raise ValueError(f"timeout must be None or a number of seconds >= 0, got {timeout!r}")
-    return timeout

@@ -7,6 +7,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 from ownership import OwnerIdentity, Verdict
 
+FAILED = "failed: "  # how the status of what an exception ended begins
 TaskState: TypeAlias = Literal["running", "lost", "finished"]
 
 
@@ -38,6 +39,11 @@ class Task(NamedTuple):
     reason: str
     began: float
     said: float
+
+    @property
+    def failed(self) -> bool:
+        """Whether it is finished as failed: an exception left its ``with job:``, or its driver said ``failed: ``."""
+        return self.state == "finished" and self.status.startswith(FAILED)
 
     @property
     def since(self) -> dt.datetime:

@@ -10,11 +10,12 @@ from leases._change import Change
 from leases._driving import task_of
 from leases._ledger import Ledger
 from leases._roster_lines import FINISHED, GIVEN_UP, RUNNING, Lines, State, checked_status
-from leases._task import Task
+from leases._task import FAILED, Task
 from leases._task_errors import TaskLostError
 from ownership import Judgement, OwnershipError, Verdict
 
 _KEEP: Any = object()
+_INTERRUPTIONS = (KeyboardInterrupt, SystemExit, GeneratorExit)  # also one that is an Exception as well
 
 
 class TaskClaim:
@@ -28,8 +29,9 @@ class TaskClaim:
     :meth:`Roster.driven` gives it back.
 
     As a context manager: a block that ends by itself finishes the task as ``done``, one that an exception leaves as
-    ``failed`` with what it says, and one that is interrupted (KeyboardInterrupt, SystemExit, cancellation) gives it up.
-    If not even that can be written, it stays ours.
+    ``failed: `` with its type and what it says (``Task.failed``), and one that is interrupted (KeyboardInterrupt,
+    SystemExit, cancellation) gives it up. The exception leaves unchanged. If not even that can be written, it stays
+    ours.
 
     :ivar name: of the task
     :ivar token: greater than that of every earlier driver
@@ -141,13 +143,23 @@ class TaskClaim:
         try:
             if error is None:
                 self.finish()
-            elif isinstance(error, Exception):
-                self.finish(_told(error))
+            elif isinstance(error, Exception) and not isinstance(error, _INTERRUPTIONS):
+                self._fail(error)
             else:
-                self.give_up(f"interrupted: {type(error).__name__}")
-        except (OSError, OwnershipError, RuntimeError):
+                self.give_up(_shown(f"interrupted: {type(error).__name__}"))
+        except (OSError, OwnershipError, RuntimeError, ValueError):
             if error is None:  # the body's own exception is not masked
                 raise
+
+    def _fail(self, error: Exception) -> None:
+        told = f"{FAILED}{type(error).__name__}"
+        try:
+            words = str(error)
+            told = f"{told}: {words}" if words else told
+        except Exception:  # its own words raise, or are none: its name has to do
+            pass
+        finally:  # also if a signal handler raised meanwhile
+            self.finish(_shown(told))
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("the handle of a task cannot be copied or pickled: another process claims the task itself")
@@ -156,6 +168,5 @@ class TaskClaim:
         return f"<TaskClaim {self.name!r} of {self._ledger.path}, token {self.token}>"
 
 
-def _told(error: Exception) -> str:
-    text = f"failed: {type(error).__name__}: {error}"
+def _shown(text: str) -> str:
     return text.encode(errors="backslashreplace").decode()[:1000]

@@ -18,9 +18,12 @@ def checked_timeout(timeout: float | None) -> float:
         return math.inf
     if type(timeout) is float and timeout >= 0:
         return timeout
-    if isinstance(timeout, bool) or not isinstance(timeout, int | float) or math.isnan(timeout) or timeout < 0:
-        raise ValueError(f"timeout must be None or a number of seconds >= 0, got {timeout!r}")
-    return float(timeout)
+    if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not timeout >= 0:
+        raise ValueError(f"timeout must be None or a number of seconds >= 0, got {timeout!r:.80}")
+    try:
+        return float(timeout)
+    except OverflowError:  # more than a float can say
+        return math.inf
 
 
 def checked_seconds(seconds: float, name: str) -> float:

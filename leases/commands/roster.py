@@ -25,16 +25,16 @@ def command() -> None:
     \b
     Exit status:
        0  done; of lost: nothing is lost
-       1  there is no file at PATH
+       1  there is no file at PATH, or no registry
        2  usage
       12  of lost: something is
-      65  PATH is no roster, or cannot be read
+      65  PATH is no roster, DIR no registry, or either cannot be read
     """
 
 
 @command.command("show")
 @click.argument("path", type=PATH)
-@click.option("--all", "everything", is_flag=True, help="Finished tasks too.")
+@click.option("--all", "everything", is_flag=True, help="Finished tasks too, which --json lists anyway.")
 @common
 def show(path: str, everything: bool, registry: str | None, as_json: bool) -> int:
     """Show the unfinished tasks of the roster PATH: who drives each, and whether that one lives.
@@ -45,9 +45,9 @@ def show(path: str, everything: bool, registry: str | None, as_json: bool) -> in
     \b
     Exit status:
        0  done
-       1  there is no file at PATH
+       1  there is no file at PATH, or no registry
        2  usage
-      65  PATH is no roster, or cannot be read
+      65  PATH is no roster, DIR no registry, or either cannot be read
     """
     roster, found = _look(path, registry)
     if as_json:
@@ -68,10 +68,10 @@ def lost(path: str, registry: str | None, as_json: bool) -> int:
     \b
     Exit status:
        0  nothing is lost
-       1  there is no file at PATH
+       1  there is no file at PATH, or no registry
        2  usage
       12  something is
-      65  PATH is no roster, or cannot be read
+      65  PATH is no roster, DIR no registry, or either cannot be read
     """
     roster, found = _look(path, registry)
     if as_json:
@@ -87,7 +87,10 @@ def _look(path: str, registry: str | None) -> tuple[Roster, Restored]:
         roster = Roster(path, registry=registry)
         found = roster.restore()
     if not any(found) and not os.path.lexists(roster.path):  # more likely misspelled than a session without tasks
-        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), roster.path)
+        missing = FileNotFoundError(errno.ENOENT, "there is no roster", roster.path)
+        if os.path.isdir(roster.path.parent):
+            missing.hint = "the first start() makes it; else check the spelling"  # type: ignore[attr-defined]
+        raise missing
     return roster, found
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import signal
 import subprocess
@@ -190,13 +191,14 @@ def test_a_limit_on_its_size_tears_no_line(tmp_path: Path) -> None:
     try:
         leases.append_line(lease, "x" * 5000)
     except OSError as error:
-        say([str(error), error.filename == sys.argv[1]])
+        say([str(error), error.errno, error.filename == sys.argv[1]])
     leases.append_line(lease, "second")
     say(True)
     """
     with running(body, tmp_path / "x") as writer:
-        told, names_it = writer.hear()
+        told, number, names_it = writer.hear()
         assert "only 4090 of 5001 bytes could be written" in told
+        assert number == errno.EFBIG
         assert names_it
         assert writer.hear()
     assert (tmp_path / "x").read_bytes() == b"first\nsecond\n"

@@ -134,6 +134,35 @@ def test_followers_in_many_processes_end_with_the_driver_at_once_and_once_each(p
             assert verdict == "zombie"
 
 
+def test_a_program_that_ends_because_a_task_did_calls_back_first(path: Path) -> None:
+    told = run(
+        """
+        import leases
+        roster = leases.Roster(sys.argv[1])
+        task = roster.start("a")
+        roster.follow("a", lambda task: (time.sleep(0.3), say(task.state)))
+        task.finish()
+        roster.wait("a")
+        """,
+        path,
+    )
+    assert told == "finished"
+
+
+def test_a_program_does_not_wait_for_ever_for_a_callback(path: Path) -> None:
+    body = """
+    import leases
+    roster = leases.Roster(sys.argv[1])
+    task = roster.start("a")
+    roster.follow("a", lambda task: (say(True), time.sleep(600)))
+    task.finish()
+    roster.wait("a")
+    """
+    with running(body, path) as child:
+        assert child.hear()
+        assert child.process.wait(PATIENCE) == 0
+
+
 def test_a_handle_in_a_forked_child_is_inert_and_the_child_may_drive_tasks_of_its_own(path: Path) -> None:
     found = run(
         """
@@ -452,6 +481,28 @@ def test_a_full_disk_is_an_error_and_nothing_that_was_told_is_lost(small: Path) 
     assert names(roster.restore().finished) >= {*told, "after"}
     roster.compact()
     assert names(Roster(small / "x").restore().finished) >= {*told, "after"}
+
+
+def test_a_limit_on_file_sizes_is_told_as_what_it_is(path: Path) -> None:
+    told = run(
+        """
+        import leases, resource
+        roster = leases.Roster(sys.argv[1])
+        task = roster.start("a", data="x" * 9000)  # longer than lock files are
+        resource.setrlimit(resource.RLIMIT_FSIZE, (os.path.getsize(sys.argv[1]) + 50, resource.RLIM_INFINITY))
+        said = []
+        for _ in range(2):
+            try:
+                task.update(data=1)
+            except OSError as error:
+                said.append([error.errno, error.filename, error.hint])
+        resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+        task.update(data=2)
+        say([*said, roster.task("a").data])
+        """,
+        path,
+    )
+    assert told == [*[[errno.EFBIG, str(path), "raise the limit of file sizes (ulimit -f)"]] * 2, 2]
 
 
 def test_tasks_of_another_account_are_judged_and_left_alone(open_directory: Path) -> None:

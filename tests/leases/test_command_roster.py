@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from leases import Roster
+from ownership import UnsafeDirectoryError
 from tests.support.cli import Leasectl
 from tests.support.processes import running
 from tests.support.records import snapshot
@@ -78,6 +79,35 @@ def test_a_path_without_a_file_is_a_mistake(leasectl: Leasectl, path: Path) -> N
         assert said.code == 1
         assert str(path) in said.err
     assert leasectl("roster", "show", path, "--json").json["errno"] == "ENOENT"
+
+
+def test_where_there_is_no_roster_yet_the_remedy_is_not_to_make_a_directory(leasectl: Leasectl, path: Path) -> None:
+    assert "the first start() makes it" in leasectl("roster", "show", path).err
+    assert "the first start() makes it" in leasectl("roster", "lost", path, "--json").json["hint"]
+    assert "make the directory first" in leasectl("roster", "lost", path.parent / "none" / "x").err
+
+
+@pytest.mark.parametrize("what", ["missing", "file", "link"])
+def test_a_registry_that_is_none_is_the_same_error_as_of_every_other_command(
+    leasectl: Leasectl, path: Path, what: str
+) -> None:
+    Roster(path).start("a").finish()
+    registry = path.with_name("registry")
+    if what == "file":
+        registry.touch()
+    elif what == "link":
+        path.with_name("else").mkdir(mode=0o700)
+        registry.symlink_to("else")
+    expected = leasectl("show", path, "--registry", registry, "--json")
+    assert expected.code in (1, 65)
+    for command in ("show", "lost"):
+        said = leasectl("roster", command, path, "--registry", registry, "--json")
+        assert (said.code, said.json) == (expected.code, expected.json)
+    roster = Roster(path, registry=registry)
+    for act in (roster.restore, lambda: roster.task("a"), lambda: roster.follow("a"), lambda: roster.start("b")):
+        with pytest.raises((OSError, UnsafeDirectoryError)) as failed:
+            act()
+        assert type(failed.value).__name__ == expected.json["error"]
 
 
 def test_what_is_no_roster_is_unusable(leasectl: Leasectl, path: Path) -> None:

@@ -99,12 +99,57 @@ def test_what_is_no_line_is_refused(tmp_path: Path, line: object) -> None:
     assert not (tmp_path / "x").exists()
 
 
-@pytest.mark.parametrize("keywords", [{"mode": 0o1777}, {"mode": True}, {"path": "elsewhere"}, {"timeout": -1}])
+@pytest.mark.parametrize(
+    "keywords", [{"mode": 0o1777}, {"mode": True}, {"path": "elsewhere"}, {"path": 5}, {"path": ""}, {"timeout": -1}]
+)
 def test_arguments_that_cannot_be_right_are_named(tmp_path: Path, keywords: dict[str, object]) -> None:
     with leases.acquire(tmp_path / "x") as lease, pytest.raises(ValueError, match=f"{next(iter(keywords))} must"):
         append_line(lease, "a", **keywords)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="offset must be an integer >= 0, got -1"):
         read_lines(tmp_path / "x", -1)
+    for lease in (None, 5, "x"):
+        with pytest.raises(ValueError, match="lease must be a lease or a claim"):
+            append_line(lease, "a")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("path", [None, "", b"", "a\0b", 1.5])
+def test_what_is_no_path_is_not_read(path: object) -> None:
+    with pytest.raises(ValueError, match="path must be a path"):
+        read_lines(path)  # type: ignore[arg-type]
+
+
+def test_the_number_of_a_descriptor_is_no_path_and_what_it_stands_for_stays_open(tmp_path: Path) -> None:
+    number = os.open(tmp_path / "x", os.O_CREAT | os.O_RDONLY)
+    try:
+        with pytest.raises(ValueError, match=f"path must be a path, got {number}"):
+            read_lines(number)  # type: ignore[arg-type]
+        assert os.fstat(number)
+    finally:
+        os.close(number)
+
+
+def test_a_time_that_no_float_can_say_is_for_ever(tmp_path: Path) -> None:
+    with leases.acquire(tmp_path / "x", ttl=30.0, timeout=10**400) as lease, lease.critical(10**400):
+        append_line(lease, "a", timeout=10**400)
+    assert list(read_lines(tmp_path / "x")) == [b"a"]
+
+
+def test_each_byte_of_a_long_line_is_moved_a_few_times_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Joining what was read so far to each block that comes would take 20 s for 50 MB."""
+    path, blocks = tmp_path / "x", 100
+    path.write_bytes(b"a\n" + b"x" * (blocks << 16) + b"\nb\n")
+    pread, alive = os.pread, []
+
+    class Block(bytes):
+        """Counts what it is joined to."""
+
+        def __radd__(self, other: bytes) -> bytes:
+            alive.append(len(other))
+            return other + bytes(self)
+
+    monkeypatch.setattr(os, "pread", lambda *arguments: Block(pread(*arguments)))
+    assert [len(line) for line in read_lines(path)] == [1, blocks << 16, 1]
+    assert sum(alive) < 2 * blocks << 16
 
 
 def test_it_is_made_with_the_mode_that_was_asked_for(tmp_path: Path) -> None:
@@ -175,6 +220,8 @@ def test_what_is_no_file_is_told(tmp_path: Path) -> None:
             next(read_lines(tmp_path / name))
     with pytest.raises(FileNotFoundError):
         next(read_lines(tmp_path / "missing"))
+    with pytest.raises(OSError, match="not a regular file, so no file of lines: '/dev/null'"):
+        next(read_lines("/dev/null"))
 
 
 def test_a_link_that_was_put_in_its_place_is_not_followed(tmp_path: Path) -> None:

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import functools
+import hashlib
+import itertools
 import os
 import re
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,13 +20,14 @@ import pytest
 
 import leases
 import ownership
-from leases import Restored, Roster, Task, TaskLostError, TaskTakenError, TaskTimeoutError
+from leases import Restored, Roster, Task, TaskLostError, TaskTakenError, TaskTimeoutError, _caller
 from leases._change import Change
 from leases._roster_file import OpenRoster, prepared
 from leases._roster_lines import FINISHED, RUNNING, State
 from ownership import AlreadyOwnedError, InvalidRecordError, UnsupportedRecordError, Verdict
 from ownership._pulse import ProcessPulse
 from ownership.testing import FakeProcessTable
+from tests.support.injection import Interrupter
 from tests.support.processes import eventually, is_locked
 from tests.support.records import snapshot
 
@@ -130,6 +135,63 @@ def test_a_block_that_raises_fails_it(two: Two) -> None:
     with pytest.raises(ZeroDivisionError), two.our.start("a"):
         _ = 1 / 0
     assert two.our.task("a")[1:3] == ("finished", "failed: ZeroDivisionError: division by zero")
+
+
+class Wordless(Exception):
+    def __init__(self, words: object) -> None:
+        self.words = words
+
+    def __str__(self) -> str:
+        if isinstance(self.words, BaseException):
+            raise self.words
+        return self.words  # type: ignore[return-value]
+
+
+class WordlessInterrupt(Wordless, KeyboardInterrupt):
+    pass
+
+
+@pytest.mark.parametrize("words", [RuntimeError("no words"), OSError("none"), ValueError("none"), 5, None])
+def test_a_block_that_is_left_by_an_exception_without_words_fails_it_all_the_same(two: Two, words: object) -> None:
+    error = Wordless(words)
+    with pytest.raises(Wordless) as left, two.our.start("a"):
+        raise error
+    assert left.value is error
+    assert two.our.task("a")[1:3] == ("finished", "failed: Wordless")
+    with pytest.raises(WordlessInterrupt), two.our.start("b"):
+        raise WordlessInterrupt(words)
+    assert two.our.task("b")[1:3] == ("lost", "interrupted: WordlessInterrupt")
+
+
+def test_an_interruption_while_the_words_are_asked_for_leaves_and_fails_it(two: Two) -> None:
+    with pytest.raises(KeyboardInterrupt), two.our.start("a"):
+        raise Wordless(KeyboardInterrupt())
+    assert two.our.task("a")[1:3] == ("finished", "failed: Wordless")
+
+
+def test_much_data_keeps_nobody_from_ending_it(two: Two) -> None:
+    most = "x" * (65536 - 2)
+    with pytest.raises(ZeroDivisionError), two.our.start("a", data=most):
+        _ = 1 / 0
+    with two.our.start("b", data=most):
+        pass
+    with pytest.raises(Wordless), two.our.start("c", data=most):
+        raise Wordless("\U0001f600" * 2000)
+    with pytest.raises(KeyboardInterrupt), two.our.start("d"):
+        raise type("N" * 3000, (KeyboardInterrupt,), {})
+    found = {name: two.our.task(name) for name in "abcd"}
+    assert [found[name].state for name in "abcd"] == ["finished", "finished", "finished", "lost"]
+    assert [found[name].failed for name in "abcd"] == [True, False, True, False]
+    assert found["a"].data == most
+    with pytest.raises(ValueError, match="data must be small, at most 65536 bytes of JSON, got 65537"):
+        two.our.start("e", data=most + "x")
+
+
+def test_whoever_says_so_itself_failed_too(two: Two) -> None:
+    two.our.start("a", "failed: so far").update(data=1)
+    assert not two.our.task("a").failed
+    two.our.driven("a").finish("failed: no paper")
+    assert two.our.task("a").failed
 
 
 @pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit, asyncio.CancelledError])
@@ -511,6 +573,72 @@ def test_a_callback_that_raises_or_blocks_is_in_nobodys_way(two: Two) -> None:
     eventually(lambda: told)
 
 
+def test_one_that_blocks_keeps_its_thread_and_the_others_go_on_in_another(two: Two) -> None:
+    gate, told = threading.Event(), []
+    tasks = [two.their.start(name) for name in "abcd"]
+    for name in "abc":
+        two.our.follow(name, lambda task: (told.append(task.name), gate.wait(PATIENCE), told.append(task.name)))
+    for one in tasks[:3]:
+        one.finish()
+    two.our.follow("d", lambda task: told.append(task.name))
+    tasks[3].finish()
+    eventually(lambda: sorted(told) == ["a", "b", "c", "d"])
+    assert two.our.wait("d", PATIENCE).state == "finished"
+    gate.set()
+    eventually(lambda: sorted(told) == ["a", "a", "b", "b", "c", "c", "d"])
+    eventually(lambda: two.our._follower._runner is None)
+    assert two.our._follower._caller not in _caller._open
+
+
+def test_callbacks_that_wait_for_a_thread_are_called_when_there_is_one(
+    two: Two, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    task, told = two.their.start("a"), []
+    following = two.our.follow("a", told.append)
+
+    def refuse(*_: object) -> int:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(_caller._thread, "start_new_thread", refuse)
+        task.finish()
+        assert following.wait(PATIENCE).state == "finished"
+        eventually(lambda: "callbacks wait" in caplog.text)
+        assert not told
+    eventually(lambda: told)
+    eventually(lambda: two.our._follower._runner is None)
+    assert len(told) == 1
+
+
+def _noting(called: list[int], number: int) -> Callable[[Task], None]:
+    return lambda _: called.append(number)
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # inside a finaliser it is lost
+def test_if_following_is_interrupted_its_callback_is_never_called(two: Two) -> None:
+    class Interruption(BaseException):
+        pass
+
+    def interrupt() -> None:
+        raise Interruption
+
+    task, called, kept = two.their.start("a"), [], []
+    roster, interrupter = Roster(two.path, processes=two.ours), Interrupter(interrupt)
+    for number in itertools.count(1):
+        try:
+            interrupter.run(number, partial(roster.follow, "a", _noting(called, number)))
+            kept.append(number)
+        except Interruption:
+            pass
+        if not interrupter.point:
+            break
+    assert number > 20
+    task.finish()
+    assert roster.follow("a").wait(PATIENCE).state == "finished"
+    eventually(lambda: roster._follower._runner is None and roster._follower._caller not in _caller._open)
+    assert sorted(called) == kept
+
+
 async def _awaited(following: leases.Following) -> Task:
     return await following
 
@@ -745,12 +873,45 @@ def test_of_two_who_replace_the_file_none_puts_the_others_there(two: Two, monkey
         rename(source, target)
 
     monkeypatch.setattr(os, "rename", meddled)
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(OSError, match="it keeps being changed from outside") as failed:
         two.our.compact()
+    assert (failed.value.errno, failed.value.filename) == (errno.EAGAIN, str(two.path))
     monkeypatch.undo()
     assert two.names()["finished"] == {"a"}
     two.our.compact()
     assert not list(two.path.parent.glob("*.new"))
+
+
+@pytest.mark.parametrize("what", ["compact", "update", "start"])
+def test_whoever_finds_its_new_file_taken_away_makes_another_or_does_without(
+    two: Two, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    """FileNotFoundError would say that there is no roster."""
+    if what != "start":
+        task = two.our.start("a")
+        with two.path.open("ab") as file:
+            file.write(two.our._ledger.read().get("a").line * (9000 if what == "update" else 1))  # type: ignore[union-attr]
+    name, meddled = ("link" if what == "start" else "rename"), []
+    real = getattr(os, name)
+
+    def taken_away(source: str, target: str, **keywords: Any) -> None:
+        if not meddled and target == str(two.path):
+            meddled.append(os.unlink(source))
+        real(source, target, **keywords)
+
+    monkeypatch.setattr(os, name, taken_away)
+    if what == "start":
+        task = two.our.start("a")
+    elif what == "update":
+        task.update("more")
+        assert two.path.stat().st_size > 800_000
+        task.update("and more")
+    else:
+        two.our.compact()
+    assert meddled
+    assert two.path.stat().st_size < 1000
+    task.finish()
+    assert two.names()["finished"] == {"a"}
 
 
 def test_a_torn_line_that_was_written_over_in_the_same_tick_is_seen(two: Two) -> None:
@@ -850,11 +1011,51 @@ def test_a_file_of_superseded_lines_is_replaced_by_itself(two: Two) -> None:
     state = two.our._ledger.read().get("a")  # type: ignore[union-attr]
     assert state is not None
     with two.path.open("ab") as file:
-        file.write(state.line * 1100)
+        file.write(state.line * (1_000_000 // len(state.line)))
+    task.update("more")
+    assert two.path.stat().st_size > 900_000
+    with two.path.open("ab") as file:
+        file.write(state.line * (60_000 // len(state.line)))
     task.update("more")
     assert two.path.stat().st_size < 2000
     assert two.our.task("a").status == "more"
     task.finish()
+
+
+def test_much_data_does_not_make_the_file_long(two: Two) -> None:
+    task, sizes = two.our.start("a"), []
+    for number in range(40):
+        task.update(data="x" * 60_000 + str(number))
+        sizes.append(two.path.stat().st_size)
+    assert max(sizes) < 1_400_000
+    assert two.our.task("a").data.endswith("39")
+
+
+def test_where_there_is_little_room_less_is_left_superseded(two: Two, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While there still is enough for a new file: later it could not even be finished."""
+    task, sizes = two.our.start("a"), []
+    monkeypatch.setattr(OpenRoster, "room", lambda self: 40_000)
+    for number in range(80):
+        task.update(data="x" * 1000 + str(number))
+        sizes.append(two.path.stat().st_size)
+    assert 40_000 < max(sizes) < 50_000
+    monkeypatch.setattr(OpenRoster, "room", lambda self: 10)
+    sizes.clear()
+    for number in range(80):
+        task.update(data="x" * 1000 + str(number))
+        sizes.append(two.path.stat().st_size)
+    assert sizes == sorted(sizes)
+
+
+@pytest.mark.parametrize("length", [201, 233, 234, 255])
+def test_a_roster_may_have_any_name_that_a_file_may_have(tmp_path: Path, length: int) -> None:
+    path = tmp_path / ("x" * length)
+    roster = Roster(path)
+    roster.start("a").finish()
+    (tmp_path / f"{hashlib.sha256(path.name.encode()).hexdigest()}.17.new").write_bytes(b"left")
+    roster.compact()
+    assert roster.task("a").state == "finished"
+    assert os.listdir(tmp_path) == [".leases", path.name] or os.listdir(tmp_path) == [path.name, ".leases"]
 
 
 def test_what_a_killed_writer_left_is_in_nobodys_way(two: Two) -> None:
@@ -887,7 +1088,11 @@ def test_whoever_owns_the_path_keeps_changes_out_and_is_named(two: Two) -> None:
         ({"name": "a", "status": None}, "status must be text"),
         ({"name": "a", "data": object()}, "data must be what JSON can say"),
         ({"name": "a", "data": "x" * 70000}, "data must be small"),
-        ({"name": "a", "data": float("inf")}, "JSON"),
+        ({"name": "a", "data": float("inf")}, "data must be what JSON can say.*task 'a'"),
+        ({"name": "a", "data": "\ud800"}, "^data must be what JSON can say.*task 'a'"),
+        ({"name": "a", "data": [{"\ud800": 1}]}, "^data must be what JSON can say.*task 'a'"),
+        ({"name": "a", "data": functools.reduce(lambda inner, _: [inner], range(900), 0)}, "^data must be.*task 'a'"),
+        ({"name": "a", "data": 10**5000}, "^data must be.*task 'a'"),
     ],
 )
 def test_what_cannot_be_recorded_is_a_value_error_and_records_nothing(
@@ -899,8 +1104,29 @@ def test_what_cannot_be_recorded_is_a_value_error_and_records_nothing(
 
 
 @pytest.mark.parametrize("timeout", [-1, float("nan"), "1", True])
-def test_a_timeout_that_cannot_be_is_a_value_error(tmp_path: Path, timeout: Any) -> None:
-    with pytest.raises(ValueError, match="timeout must be"):
-        Roster(tmp_path / "x", timeout=timeout)
-    with pytest.raises(ValueError, match="path must be"):
-        Roster("")
+def test_a_timeout_that_cannot_be_is_a_value_error(two: Two, timeout: Any) -> None:
+    two.their.start("a").finish()
+    following = two.our.follow("a")
+    following.wait(PATIENCE)
+    for act in (
+        lambda: Roster(two.path, timeout=timeout),
+        lambda: following.wait(timeout),
+        lambda: two.our.wait("a", timeout),
+    ):
+        with pytest.raises(ValueError, match="timeout must be"):
+            act()
+
+
+def test_a_time_that_no_float_can_say_is_for_ever(two: Two) -> None:
+    roster = Roster(two.path, timeout=10**400, processes=two.ours)
+    roster.start("a").finish()
+    assert roster.wait("a", 10**400).state == "finished"
+    assert roster.follow("a").wait(10**400).state == "finished"
+
+
+@pytest.mark.parametrize("path", [None, 5, "", b"", "a\0b"])
+def test_what_is_no_path_is_a_value_error(tmp_path: Path, path: Any) -> None:
+    with pytest.raises(ValueError, match="path must be a path"):
+        Roster(path)
+    with pytest.raises(ValueError, match="registry must be a path"):
+        Roster(tmp_path / "x", registry="" if path is None else path)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leases._roster_lines import FINISHED, GIVEN_UP, MAX_LINE, RUNNING, Lines, State, encoded, head
+from leases._roster_lines import FINISHED, GIVEN_UP, MAX_DATA, RUNNING, Lines, State, encoded, head
 
 US, THEM = "0123456789abcdef" * 2, "fedcba9876543210" * 2
 
@@ -67,6 +67,26 @@ def test_a_new_file_says_the_same_in_fewer_lines(said: list[tuple[int, str, str]
     assert before.whole(7).startswith(head(7, before.top))
 
 
+@given(st.lists(st.tuples(st.integers(1, 3), st.sampled_from([US, THEM]), st.integers(0, 300)), max_size=8))
+def test_how_much_of_it_stands_is_known_to_the_byte(said: list[tuple[int, str, int]]) -> None:
+    lines = told(*(state(token, by, status="x" * size) for token, by, size in said))
+    lines.take(encoded({"driver": {"instance_id": US}}) * 2)
+    lines.take(b"half a line\0\n")
+    whole = lines.whole(7).partition(b"\n")[2]
+    assert lines.standing - len(whole) in (0, len(encoded({"driver": {"instance_id": US}})))  # if nothing names it
+    assert lines.superseded == lines.size - lines.standing
+
+
+def test_whatever_was_read_can_be_written_again() -> None:
+    """A line of another program's, longer than ours may be, or with a number that JSON has no word for."""
+    lines = Lines()
+    long = "x" * MAX_DATA * 2
+    lines.take(state(data="D").line.replace(b'"D"', b'["%s",1e999]' % long.encode()))
+    again = Lines()
+    again.take(lines.whole(7).partition(b"\n")[2])
+    assert again.get("task") == lines.get("task") == state(data=[long, float("inf")])
+
+
 def test_the_greatest_token_is_known() -> None:
     assert told(state(5), state(9, THEM), state(7)).top == 9
 
@@ -107,6 +127,8 @@ def test_what_a_loss_of_power_left_blank_is_skipped() -> None:
         state().line.replace(b'"token":1', b'"token":90071992547409930'),
         state().line.replace(b"running", b"walking"),
         state().line.replace(b'"at":0.0', b'"at":null'),
+        state().line.replace(b'"at":0.0', b'"at":1e999'),
+        state().line.replace(b'"since":0.0', b'"since":NaN'),
         state().line.replace(b'"task":"task"', b'"task":["task"]'),
     ],
 )
@@ -118,7 +140,7 @@ def test_a_damaged_line_is_an_error_that_says_which(damaged: bytes) -> None:
         lines.take(state(1).line + damaged + state(2).line)
 
 
-@pytest.mark.parametrize("data", [object(), float("nan"), {"a": {1}}, "x" * MAX_LINE, [[]] * MAX_LINE])
+@pytest.mark.parametrize("data", [object(), float("nan"), {"a": {1}}, "x" * MAX_DATA, [[]] * MAX_DATA])
 def test_what_cannot_be_recorded_is_a_value_error(data: object) -> None:
     with pytest.raises(ValueError, match=r"data|JSON"):
         assert state(data=data).line

@@ -80,6 +80,7 @@ async def roster(path: Path, ended: list[leases.Task]) -> None:
         assert_type(task.owner, ownership.OwnerIdentity | None)
         assert_type(task.verdict, ownership.Verdict | None)
         assert_type(task.since, dt.datetime)
+        assert_type(task.failed, bool)
         with roster.claim_lost(task) as job:
             assert_type(job, leases.TaskClaim)
             assert_type(job.before, leases.Task | None)
