@@ -32,11 +32,12 @@ class OpenRoster:
     the number is compared with what was opened.
     """
 
+    _identity: tuple[int, int] | None = None  # until it was looked at
+
     def __init__(self, path: str, flags: int) -> None:
         self.path = path
         self._numbers: list[int] = []  # filled and emptied in one step, so that no signal handler loses it
         self._numbers.extend(map(os.open, (path,), (flags | _FLAGS,)))
-        self._identity: tuple[int, int] | None = None
         self._identity = _identity(self._call(os.fstat, self._numbers[0]))
 
     @property
@@ -112,7 +113,8 @@ class OpenRoster:
         self.close()
 
     def __del__(self) -> None:
-        self.close()
+        if "_numbers" in self.__dict__:  # else its construction was interrupted
+            self.close()
 
 
 def _identity(found: os.stat_result) -> tuple[int, int]:
@@ -196,6 +198,7 @@ def settled(path: str) -> None:
 def _write(temporary: str, content: bytes, owner: tuple[int, int, int]) -> None:
     mode, uid, gid = owner
     numbers: list[int] = []
+    closing = map(os.close, numbers)  # one step then: no signal handler leaves it open
     try:
         numbers.extend(map(os.open, (temporary,), (os.O_CREAT | os.O_EXCL | os.O_WRONLY | _FLAGS,), (mode,)))
         found = os.fstat(numbers[0])
@@ -207,8 +210,7 @@ def _write(temporary: str, content: bytes, owner: tuple[int, int, int]) -> None:
             left = left[os.write(numbers[0], left) :]
         os.fsync(numbers[0])
     finally:
-        if numbers:
-            os.close(numbers[0])
+        list(closing)
 
 
 def _give(number: int, uid: int, gid: int) -> None:
@@ -234,6 +236,7 @@ def _owner_of(path: str, registry: str | None) -> tuple[int, int, int]:
 
 def _sync_directory(path: str) -> None:
     numbers: list[int] = []
+    closing = map(os.close, numbers)  # one step then: no signal handler leaves it open
     try:
         numbers.extend(map(os.open, (dirname(path),), (os.O_RDONLY | _FLAGS,)))
         os.fsync(numbers[0])
@@ -241,8 +244,7 @@ def _sync_directory(path: str) -> None:
         if error.errno not in _NO_SYNC:
             raise told(error, dirname(path)) from None
     finally:
-        if numbers:
-            os.close(numbers[0])
+        list(closing)
 
 
 def told(error: OSError, path: str) -> OSError:
