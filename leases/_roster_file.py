@@ -37,6 +37,7 @@ class OpenRoster:
     def __init__(self, path: str, flags: int) -> None:
         self.path = path
         self._numbers: list[int] = []  # filled and emptied in one step, so that no signal handler loses it
+        self.__class__ = _Open
         self._numbers.extend(map(os.open, (path,), (flags | _FLAGS,)))
         self._identity = _identity(self._call(os.fstat, self._numbers[0]))
 
@@ -103,6 +104,7 @@ class OpenRoster:
         except (OSError, IndexError):
             pass
         self._numbers.clear()
+        self.__class__ = OpenRoster
 
     def __enter__(self) -> Self:
         return self
@@ -112,9 +114,12 @@ class OpenRoster:
     ) -> None:
         self.close()
 
+
+class _Open(OpenRoster):
+    """Closed by its finaliser, if by nobody else. Of its own only meanwhile: what handlers raise in one is lost."""
+
     def __del__(self) -> None:
-        if "_numbers" in self.__dict__:  # else its construction was interrupted
-            self.close()
+        self.close()
 
 
 def _identity(found: os.stat_result) -> tuple[int, int]:
