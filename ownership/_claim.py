@@ -161,10 +161,11 @@ class Claim(Handle):
         self._listening.add(callback)
 
     def release(self, reason: str = "") -> None:
-        """Give it up. Only what is still ours is removed; a second release does nothing.
+        """Give it up. Only what is still ours is removed; a second release carries on with what the first left, if any.
 
-        The handle is inert from the first moment on, even if this raises: the keeper then goes on trying, and so does
-        another release. A claim that was retired is released by this before the process ends.
+        The handle is inert from the first moment on, even if this raises: the keeper then goes on trying. A second
+        release waits for no more than a moment, and raises nothing. A claim that was retired is released by this before
+        the process ends.
 
         :param reason: kept as the reason why the last ownership ended, at most 120 characters
         :raises GuardTimeoutError: another process was inside the guard for a whole second

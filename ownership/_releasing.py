@@ -7,8 +7,11 @@ from functools import partial
 
 from ownership import _closing, _keeper
 from ownership._critical import waits
+from ownership._errors import OwnershipError
 from ownership._holding import Holding
 from ownership._state import State
+
+_MOMENT = 0.05  # seconds that another release waits for a guard: the first has waited, or was told not to
 
 
 def release(holding: Holding, reason: str) -> None:
@@ -19,10 +22,12 @@ def release(holding: Holding, reason: str) -> None:
         holding, partial(_make_inert, holding), partial(_withdraw_quietly, holding, reason)
     ):
         return
-    if _make_inert(holding) or _is_unfinished(holding):
+    if _make_inert(holding):
         how, ending = holding.ended
         if holding.withdraw(how, reason or ending):
             _keeper.KEEPER.drop(holding)
+    elif holding.state is State.RELEASED and holding in _keeper.KEEPER.holdings:  # that was broken off, or failed
+        _withdraw_quietly(holding, reason, _MOMENT)
     elif holding.state is State.LOST and holding.withdraw_quietly("released", "another resource of the claim was lost"):
         _keeper.KEEPER.drop(holding)
 
@@ -31,12 +36,11 @@ def _make_inert(holding: Holding) -> bool:
     return holding.retire(State.RELEASED) or _closing.reopen(holding)
 
 
-def _is_unfinished(holding: Holding) -> bool:
-    """Whether it was released, and an exception, of a signal handler for instance, has broken that off."""
-    return holding.state is State.RELEASED and holding in _keeper.KEEPER.holdings
-
-
-def _withdraw_quietly(holding: Holding, reason: str) -> None:
+def _withdraw_quietly(holding: Holding, reason: str, wait: float = 0.0) -> None:
+    """One more attempt; the keeper comes back for what is left."""
     how, ending = holding.ended
-    if holding.withdraw_quietly(how, reason or ending):
-        _keeper.KEEPER.drop(holding)
+    try:
+        if holding.withdraw(how, reason or ending, wait=wait):
+            _keeper.KEEPER.drop(holding)
+    except (OSError, OwnershipError):
+        pass
