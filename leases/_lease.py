@@ -198,11 +198,22 @@ class Lease:
         return f"<Lease of {self.claim!r}>"
 
 
+class _Leaving:
+    """``__exit__`` of the section inside: the very object by which that tells whether it is over."""
+
+    def __get__(self, section: _Section | None, _: object = None) -> Callable[..., None]:
+        return _exit if section is None else section._section.__exit__
+
+
 class _Section:
     """A critical section whose loss is that of a lease. What its body raises is left alone."""
 
-    def __init__(self, section: AbstractContextManager[None]) -> None:
+    def __init__(self, section: Any) -> None:
         self._section = section
+
+    def put_off(self, given_up: list[Callable[[], object]]) -> None:
+        """What a signal handler gives up inside is carried out afterwards, and in *given_up* meanwhile."""
+        self._section.put_off(given_up)
 
     def __enter__(self) -> None:
         try:
@@ -212,10 +223,13 @@ class _Section:
             self._section.__exit__(None, None, None)  # a signal handler may have raised right after it was entered
             raise
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._section.__exit__(kind, error, trace)
+    __exit__ = _Leaving()
+
+
+def _exit(
+    section: _Section, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+) -> None:
+    section._section.__exit__(kind, error, trace)
 
 
 @contextmanager

@@ -6,8 +6,9 @@ import errno
 import logging
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from leases._arguments import checked_path
 from leases._lease import Lease, StrPath
@@ -19,6 +20,7 @@ _BLOCK = 1 << 16  # bytes read at a time
 _NO_WAIT: int = getattr(os, "O_NONBLOCK", 0)  # a FIFO must not keep us
 # without following a link: the path was resolved when the lease was acquired
 _FLAGS: int = _NO_WAIT | os.O_RDWR | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
+_READING: int = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0)
 
 log = logging.getLogger("leases")
 
@@ -60,9 +62,15 @@ def append_line(
     if type(mode) is not int or not 0 <= mode <= 0o777:
         raise ValueError(f"mode must be an integer from 0 to 0o777, got {mode!r}")
     target = os.fspath(lease.path if path is None else _resource_of(lease, path))
-    with lease.critical(timeout):
+    section: Any = lease.critical(timeout)
+    given_up: list[object] = []
+    section.put_off(given_up)  # a signal handler may release it
+    with section:
         try:
-            torn = _append(target, raw, fsync, mode)
+            torn = _append(target, raw, fsync, mode, given_up)
+        except _GivenUp:
+            lease.verify()  # which says so
+            raise
         except OSError as error:
             if error.filename is None:
                 error.filename = target
@@ -105,11 +113,15 @@ def _resource_of(lease: Lease | Claim, path: StrPath) -> Path:
     return found
 
 
-def _append(path: str, raw: bytes, fsync: bool, mode: int) -> int:
+class _GivenUp(Exception):
+    """A signal handler has given the lease up, before the line was written."""
+
+
+def _append(path: str, raw: bytes, fsync: bool, mode: int, given_up: Sequence[object]) -> int:
     """:returns: how many bytes of a torn line were cut"""
     numbers: list[int] = []
+    closing = map(os.close, numbers)  # filled and emptied in single steps: no signal handler leaves one open
     try:
-        # filled and emptied in single steps, so that no signal handler that raises leaves one open
         made = False
         try:
             numbers.extend(map(os.open, (path,), (_FLAGS,)))
@@ -117,21 +129,23 @@ def _append(path: str, raw: bytes, fsync: bool, mode: int) -> int:
             numbers.extend(map(os.open, (path,), (_FLAGS | os.O_CREAT | os.O_EXCL,), (mode,)))
             os.fchmod(numbers[0], mode)
             made = True
-        torn = _append_to(numbers[0], path, raw, fsync)
+        torn = _append_to(numbers[0], path, raw, fsync, given_up)
         if made and fsync:
             _sync_directory(os.path.dirname(path))
         return torn
     finally:
-        list(map(os.close, map(numbers.pop, (0,) * len(numbers))))
+        list(closing)
 
 
-def _append_to(descriptor: int, path: str, raw: bytes, fsync: bool) -> int:
+def _append_to(descriptor: int, path: str, raw: bytes, fsync: bool, given_up: Sequence[object]) -> int:
     size = _size(descriptor, path)
     end = _end_of_lines(descriptor, size)
     if end != size:
         os.ftruncate(descriptor, end)
     written = len(raw)
     try:
+        if given_up:  # no signal handler runs between this and the write
+            raise _GivenUp
         written = os.write(descriptor, raw)
         if written != len(raw):
             told = f"only {written} of {len(raw)} bytes could be written, and were taken back"
@@ -145,15 +159,13 @@ def _append_to(descriptor: int, path: str, raw: bytes, fsync: bool) -> int:
 
 
 def _sync_directory(path: str) -> None:
-    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_CLOEXEC", 0))
+    numbers: list[int] = []
+    closing = map(os.close, numbers)
     try:
-        os.fsync(descriptor)
+        numbers.extend(map(os.open, (path,), (_READING | getattr(os, "O_DIRECTORY", 0),)))
+        os.fsync(numbers[0])
     finally:
-        os.close(descriptor)
-
-
-def _open_to_read(path: str, flags: int) -> int:
-    return os.open(path, flags | _NO_WAIT)
+        list(closing)
 
 
 def _size(descriptor: int, path: StrPath) -> int:
@@ -176,8 +188,11 @@ def _end_of_lines(descriptor: int, size: int) -> int:
 
 
 def _lines(path: StrPath, offset: int) -> Iterator[bytes]:
-    with open(path, "rb", buffering=0, opener=_open_to_read) as file:
-        descriptor, parts = file.fileno(), [b""]  # of the line that is not whole yet: joined once
+    numbers: list[int] = []
+    closing = map(os.close, numbers)
+    try:
+        numbers.extend(map(os.open, (path,), (_READING | _NO_WAIT,)))
+        descriptor, parts = numbers[0], [b""]  # of the line that is not whole yet: joined once
         end = _end_of_lines(descriptor, _size(descriptor, path))
         while offset < end:
             block = os.pread(descriptor, min(_BLOCK, end - offset), offset)
@@ -190,3 +205,5 @@ def _lines(path: StrPath, offset: int) -> Iterator[bytes]:
                 yield b"".join(parts)
                 parts = [more.pop()]
                 yield from more
+    finally:
+        list(closing)

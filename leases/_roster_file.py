@@ -38,11 +38,13 @@ class OpenRoster:
     the number is compared with what was opened.
     """
 
+    _identity: tuple[int, int] | None = None  # until it was looked at
+
     def __init__(self, path: str, flags: int) -> None:
         self.path = path
         self._numbers: list[int] = []  # filled and emptied in one step, so that no signal handler loses it
+        self.__class__ = _Open
         self._numbers.extend(map(os.open, (path,), (flags | _FLAGS,)))
-        self._identity: tuple[int, int] | None = None
         self._identity = _identity(self._call(os.fstat, self._numbers[0]))
 
     @property
@@ -113,6 +115,7 @@ class OpenRoster:
         except (OSError, IndexError):
             pass
         self._numbers.clear()
+        self.__class__ = OpenRoster
 
     def __enter__(self) -> Self:
         return self
@@ -121,6 +124,10 @@ class OpenRoster:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+class _Open(OpenRoster):
+    """Closed by its finaliser, if by nobody else. Of its own only meanwhile: what handlers raise in one is lost."""
 
     def __del__(self) -> None:
         self.close()
@@ -202,6 +209,7 @@ def settled(path: str) -> None:
 def _write(temporary: str, content: bytes, owner: tuple[int, int, int]) -> None:
     mode, uid, gid = owner
     numbers: list[int] = []
+    closing = map(os.close, numbers)  # one step then: no signal handler leaves it open
     try:
         numbers.extend(map(os.open, (temporary,), (os.O_CREAT | os.O_EXCL | os.O_WRONLY | _FLAGS,), (mode,)))
         found = os.fstat(numbers[0])
@@ -213,8 +221,7 @@ def _write(temporary: str, content: bytes, owner: tuple[int, int, int]) -> None:
             left = left[os.write(numbers[0], left) :]
         os.fsync(numbers[0])
     finally:
-        if numbers:
-            os.close(numbers[0])
+        list(closing)
 
 
 def _give(number: int, uid: int, gid: int) -> None:
@@ -240,6 +247,7 @@ def _owner_of(path: str, registry: str | None) -> tuple[int, int, int]:
 
 def _sync_directory(path: str) -> None:
     numbers: list[int] = []
+    closing = map(os.close, numbers)  # one step then: no signal handler leaves it open
     try:
         numbers.extend(map(os.open, (dirname(path),), (os.O_RDONLY | _FLAGS,)))
         os.fsync(numbers[0])
@@ -247,8 +255,7 @@ def _sync_directory(path: str) -> None:
         if error.errno not in _NO_SYNC:
             raise told(error, dirname(path)) from None
     finally:
-        if numbers:
-            os.close(numbers[0])
+        list(closing)
 
 
 def told(error: OSError, path: str) -> OSError:

@@ -7,19 +7,21 @@ import os
 import sys
 import weakref
 from collections.abc import Callable, Mapping
+from functools import partial
 from types import TracebackType
 from typing import Any, NoReturn, Self
 
 from ownership import _closing, _keeper, _kept
 from ownership._arguments import checked_labels, checked_timeout
 from ownership._asked import Listening
-from ownership._critical import Critical, require_outside
+from ownership._critical import Critical, leave_stale, let_wait, waits
 from ownership._errors import OwnershipError, OwnershipLostError
 from ownership._handle import Handle
 from ownership._handover import HandingOver, Heir
 from ownership._holding import Holding
 from ownership._models import CLOSED
 from ownership._process import printable
+from ownership._releasing import release
 from ownership._renewal import renew, renew_late
 from ownership._request import StopRequest
 from ownership._state import OWNING, State
@@ -58,6 +60,8 @@ class Claim(Handle):
         :raises OwnershipLostError: it is not, with the reason; from then on always
         :raises OSError: it cannot be told at the moment; nothing is lost by that
         """
+        if self._holding.inside is not None:
+            leave_stale(self._holding)
         self._holding.require_held()
         self._holding.verify()
         if self._holding.leased:
@@ -157,31 +161,19 @@ class Claim(Handle):
         self._listening.add(callback)
 
     def release(self, reason: str = "") -> None:
-        """Give it up. Only what is still ours is removed; a second release does nothing.
+        """Give it up. Only what is still ours is removed; a second release carries on with what the first left, if any.
 
-        The handle is inert from the first moment on, even if this raises: the keeper then goes on trying. A claim that
-        was retired is released by this before the process ends.
+        The handle is inert from the first moment on, even if this raises: the keeper then goes on trying. A second
+        release waits for no more than a moment, and raises nothing. A claim that was retired is released by this before
+        the process ends.
 
         :param reason: kept as the reason why the last ownership ended, at most 120 characters
         :raises GuardTimeoutError: another process was inside the guard for a whole second
         :raises OSError: the record cannot be removed
-        :raises RuntimeError: called inside its own critical section
+        :raises RuntimeError: called inside its own critical section; a handler that interrupts that of a call of this
+            library may release, which is carried out when that call leaves it
         """
-        holding = self._holding
-        if holding.process != os.getpid():
-            return
-        if holding.inside is not None:
-            require_outside(holding)
-        if holding.retire(State.RELEASED):
-            if holding.withdraw("released", reason):
-                _keeper.KEEPER.drop(holding)
-        elif _closing.reopen(holding):
-            if holding.withdraw("closed", reason or holding.ending or ""):
-                _keeper.KEEPER.drop(holding)
-        elif holding.state is State.LOST and holding.withdraw_quietly(
-            "released", "another resource of the claim was lost"
-        ):
-            _keeper.KEEPER.drop(holding)
+        release(self._holding, reason)
 
     def retire(self, reason: str = "") -> None:
         """Give it up, and keep everybody else out until this process has ended.
@@ -200,9 +192,10 @@ class Claim(Handle):
         :raises OSError: the record cannot be written
         """
         holding = self._holding
-        if holding.inside is not None:
-            require_outside(holding)
-        if holding.process == os.getpid() and _closing.retire(holding, reason):
+        if holding.process != os.getpid():
+            return
+        inert = partial(_closing.retire, holding, reason)
+        if not waits(holding, inert, partial(_closing.close_quietly, holding)) and inert():
             _closing.close(holding)
 
     def handover(self, timeout: float = 10.0) -> contextlib.AbstractContextManager[Heir[Claim]]:
@@ -255,6 +248,8 @@ class Claim(Handle):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if error is not None:
+            let_wait(self._holding)  # a section that was entered in here is still to be left, by whoever that may be
         try:
             if self._holding.state is not State.CLOSED:  # that was decided: until the process ends
                 self.release()

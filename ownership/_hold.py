@@ -8,7 +8,8 @@ import random
 import stat
 import threading
 import time
-from collections.abc import Mapping
+import weakref
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Protocol
 
 from filelock import lock_descriptor
@@ -241,10 +242,17 @@ class Inside(NamedTuple):
 
     thread: int
     holds: Mapping[Guard, Hold]
+    leaving: weakref.ref[Callable[..., None]] | None = None  # what its ``with`` statement is going to call
+    given_up: list[Callable[[], object]] | None = None  # inside it, to be carried out afterwards; ``None``: refused
 
     @property
     def is_here(self) -> bool:
         return self.thread == threading.get_ident()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nobody can be in it any more: nobody is left to leave it."""
+        return self.leaving is not None and self.leaving() is None
 
     def hold_of(self, part: Guarded) -> Hold | None:
         """That of *part*'s guard, if this is the thread; locked again, should the program have closed it.

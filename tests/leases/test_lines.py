@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import collections
 import errno
+import gc
+import itertools
 import logging
 import os
 import stat
 import threading
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -15,7 +20,9 @@ import leases
 import ownership
 from leases import append_line, read_lines
 from ownership.testing import FakeClock
-from tests.support.processes import is_locked
+from tests.support.injection import Interrupter
+from tests.support.namespaces import needs_linux_root
+from tests.support.processes import is_locked, open_descriptors
 from tests.support.records import file_of
 
 MANY = 200_000  # bytes, more than is read at a time
@@ -276,3 +283,104 @@ def test_it_may_be_called_inside_a_critical_section(tmp_path: Path) -> None:
         append_line(lease, "a")
         append_line(lease, "b")
         assert list(read_lines(tmp_path / "x")) == [b"a", b"b"]
+
+
+@pytest.mark.parametrize("give_up", ["release", "retire"])
+@pytest.mark.parametrize("acquire", [ownership.acquire, partial(leases.acquire, ttl=30.0)])
+def test_a_handler_may_give_it_up_at_any_point_of_an_append(
+    tmp_path: Path, acquire: Callable[..., ownership.Claim], give_up: str
+) -> None:
+    """The line is there whole, or the loss is told; when the call is over, so is the ownership."""
+    path = tmp_path / "x"
+    loss = ownership.OwnershipLostError if acquire is ownership.acquire else leases.LeaseLostError
+    outcomes = set()
+    for number in itertools.count(1):
+        lease = acquire(path, timeout=1.0)
+        claim = getattr(lease, "claim", lease)
+
+        def handler(claim: ownership.Claim = claim) -> None:
+            getattr(claim, give_up)()
+            assert not claim.held
+
+        interrupter = Interrupter(handler, (__file__,))
+        before = path.read_bytes() if path.exists() else b""
+        try:
+            interrupter.run(number, lambda lease=lease: append_line(lease, "a", fsync=True))  # type: ignore[misc]
+            written = b"a\n"
+        except loss:
+            written = b""
+        assert (path.read_bytes() if path.exists() else b"") == before + written, interrupter.point
+        assert not is_locked(file_of(path, "guard")), interrupter.point
+        if not interrupter.point:
+            claim.release()
+            break
+        outcomes.add(written)
+        if give_up == "release":
+            assert not file_of(path).exists(), interrupter.point
+        else:
+            assert claim.record.phase == "closed", interrupter.point
+            claim.release()
+    assert outcomes == {b"", b"a\n"}
+
+
+def test_in_the_section_of_the_program_itself_a_handler_may_not_release_it_however(tmp_path: Path) -> None:
+    with leases.acquire(tmp_path / "x", ttl=30.0) as lease:
+        with lease.critical():
+            append_line(lease, "a")
+            with pytest.raises(RuntimeError):
+                lease.release()
+        append_line(lease, "b")
+
+
+class Broken(BaseException):
+    """What a signal handler raises."""
+
+
+def break_off() -> None:
+    raise Broken
+
+
+def broken_off_everywhere(operation: Callable[[], object]) -> Iterator[str]:
+    """Break *operation* off at every point where a handler may raise, one after another."""
+    interrupter = Interrupter(break_off, (__file__,))
+    for number in itertools.count(1):
+        try:
+            interrupter.run(number, operation)
+        except Broken:
+            pass
+        if not interrupter.point:
+            return
+        yield interrupter.point
+
+
+LOST = "ignore::pytest.PytestUnraisableExceptionWarning"  # what a handler raises in the finaliser of a claim
+
+
+@needs_linux_root
+@pytest.mark.parametrize(
+    "what", ["append", "read", "restore", pytest.param("compact", marks=pytest.mark.filterwarnings(LOST))]
+)
+def test_no_handler_that_raises_leaves_a_file_open(tmp_path: Path, what: str) -> None:
+    path = tmp_path / "x"
+    roster = leases.Roster(tmp_path / "roster")
+    roster.start("done").finish()
+    with leases.acquire(path, ttl=30.0) as lease:
+
+        def append_first() -> None:
+            path.unlink(missing_ok=True)
+            append_line(lease, "a", fsync=True)
+
+        append_first()
+        operations: dict[str, Callable[[], object]] = {
+            "append": append_first,
+            "read": lambda: list(read_lines(path)),
+            "restore": roster.restore,
+            "compact": roster.compact,
+        }
+        before = collections.Counter(open_descriptors())
+        for count, point in enumerate(broken_off_everywhere(operations[what]), 1):
+            if count % 50 == 0:
+                gc.collect()
+            leaked = [one for one in collections.Counter(open_descriptors()) - before if ".leases" not in one]
+            assert not leaked, point
+        assert count > 5

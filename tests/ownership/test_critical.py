@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
+import itertools
 import os
 import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+import leases
 import ownership
 from ownership import GuardTimeoutError, OwnershipLostError, Verdict
 from ownership.testing import FakeClock
+from tests.support.injection import Interrupter
 from tests.support.namespaces import needs_linux_root
 from tests.support.processes import Contender, is_locked
 from tests.support.records import file_of
@@ -192,3 +199,167 @@ def test_a_guard_that_was_closed_is_locked_again(tmp_path: Path) -> None:
 def test_a_timeout_that_cannot_be_right_is_refused(tmp_path: Path, timeout: float) -> None:
     with ownership.acquire(tmp_path / "x") as claim, pytest.raises(ValueError, match="timeout must be"):
         claim.critical(timeout=timeout)
+
+
+class Broken(BaseException):
+    """What a signal handler raises."""
+
+
+def break_off() -> None:
+    raise Broken
+
+
+def broken_off_everywhere(operation: Callable[[], object]) -> Iterator[tuple[str, Broken]]:
+    """Do *operation* again and again, broken off at every point where a handler may raise; where, and the exception."""
+    interrupter = Interrupter(break_off, (__file__,))
+    for number in itertools.count(1):
+        try:
+            interrupter.run(number, operation)
+        except Broken as error:
+            yield interrupter.point, error
+        if not interrupter.point:
+            return
+
+
+@pytest.mark.parametrize("acquire", [ownership.acquire, leases.acquire])
+def test_wherever_a_handler_raises_the_guard_is_free_at_once_whoever_keeps_the_exception(
+    tmp_path: Path, acquire: Callable[..., ownership.Claim]
+) -> None:
+    claim = acquire(tmp_path / "x", also=[tmp_path / "y"])
+
+    def enter() -> None:
+        with claim.critical():
+            pass
+
+    kept = []
+    for point, error in broken_off_everywhere(enter):
+        kept.append(error)
+        assert not guarded(tmp_path / "x"), point
+        assert not guarded(tmp_path / "y"), point
+    assert len(kept) > 30
+    claim.release()
+    assert ownership.inspect(tmp_path / "x").verdict is Verdict.FREE
+
+
+@pytest.mark.parametrize("acquire", [ownership.acquire, leases.acquire])
+def test_wherever_a_handler_raises_inside_the_block_of_a_claim_its_exception_leaves(
+    tmp_path: Path, acquire: Callable[..., ownership.Claim]
+) -> None:
+    kept: list[Broken] = []
+    interrupter = Interrupter(break_off, (__file__,))
+    for number in itertools.count(1):
+        claim = acquire(tmp_path / "x", timeout=1.0)
+
+        def enter(claim: ownership.Claim = claim) -> None:
+            with claim, claim.critical():
+                pass
+
+        try:
+            interrupter.run(number, enter)
+        except Broken as error:  # nothing else
+            kept.append(error)
+        claim.release()
+        assert ownership.inspect(tmp_path / "x").verdict is Verdict.FREE, interrupter.point
+        if not interrupter.point:
+            break
+    assert len(kept) > 50
+
+
+@pytest.mark.parametrize("call", ["verify", "critical", "release"])
+def test_where_a_second_handler_keeps_it_from_being_left_the_next_call_leaves_it(tmp_path: Path, call: str) -> None:
+    claim = ownership.acquire(tmp_path / "x")
+    kept = []
+
+    def enter() -> None:
+        section: Any = claim.critical()
+        section.dropped = lambda _: None  # as what a handler raises in there leaves it
+        with section:
+            pass
+
+    left = 0
+    for point, error in broken_off_everywhere(enter):
+        kept.append(error)
+        if guarded(tmp_path / "x"):
+            left += 1
+            if call == "critical":
+                with claim.critical():
+                    assert guarded(tmp_path / "x")
+            else:
+                getattr(claim, call)()
+            assert not guarded(tmp_path / "x"), point
+            if call == "release":
+                claim = ownership.acquire(tmp_path / "x")
+    assert left
+    claim.release()
+
+
+def test_a_block_that_is_suspended_is_live(tmp_path: Path) -> None:
+    """A generator that waits inside, wherever its frame is."""
+    claim = ownership.acquire(tmp_path / "x")
+
+    def inside() -> Iterator[None]:
+        with claim.critical():
+            yield
+
+    waiting = inside()
+    next(waiting)
+    gc.collect()
+    claim.verify()
+    with pytest.raises(RuntimeError):
+        claim.release()
+    assert guarded(tmp_path / "x")
+    waiting.close()
+    assert not guarded(tmp_path / "x")
+    claim.release()
+
+
+def test_a_section_that_is_entered_without_a_with_statement_lasts_until_it_is_left(tmp_path: Path) -> None:
+    with ownership.acquire(tmp_path / "x") as claim:
+        section = claim.critical()
+        assert hasattr(section, "__exit__")
+        section.__enter__()
+        assert hasattr(section, "__exit__")
+        claim.verify()
+        assert guarded(tmp_path / "x")
+        section.__exit__(None, None, None)
+        assert not guarded(tmp_path / "x")
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(claim.critical())
+            claim.verify()
+            assert guarded(tmp_path / "x")
+        assert not guarded(tmp_path / "x")
+
+
+def test_an_error_leaves_the_block_of_a_claim_as_itself_though_a_section_is_still_to_be_left(tmp_path: Path) -> None:
+    """Nobody gets in until it is: then it is released."""
+    claim = ownership.acquire(tmp_path / "x")
+    section = claim.critical()
+    with pytest.raises(KeyError), claim:  # noqa: PT012
+        section.__enter__()
+        raise KeyError
+    assert not claim.held
+    assert guarded(tmp_path / "x")
+    assert ownership.inspect(tmp_path / "x").verdict is Verdict.LIVE
+    section.__exit__(None, None, None)
+    assert ownership.inspect(tmp_path / "x").verdict is Verdict.FREE
+    assert not guarded(tmp_path / "x")
+
+
+def test_a_release_that_was_broken_off_is_carried_on_by_the_next(tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    for number in itertools.count(1):
+        claim = ownership.acquire(path, also=[tmp_path / "y"])
+        interrupter = Interrupter(break_off, (__file__,))
+        with contextlib.suppress(Broken):
+            interrupter.run(number, claim.release)
+        claim.release()
+        assert not file_of(path).exists(), interrupter.point
+        assert not file_of(tmp_path / "y").exists(), interrupter.point
+        again = ownership.acquire(path)
+        claim.release()  # which is over, and nothing of another handle
+        again.verify()
+        assert file_of(path).exists()
+        again.release()
+        if not interrupter.point:
+            break
+    assert number > 30
