@@ -142,7 +142,7 @@ class Asking:
         path = argument(resource, place)
         return AlreadyOwnedError(
             f"{resource.shown}: its owner was asked to go before us, by {who}{why}: {judgement.verdict.value}, "
-            f"{judgement.reason}; start id {printable(one.start_id)}; instance {one.instance_id}; token {one.token}",
+            f"{judgement.reason}; token {one.token}",
             resource=resource.path,
             record=record,
             owner=one,

@@ -166,3 +166,23 @@ def test_a_record_that_was_closed_says_so_and_when_it_will_be_free(
         found = leasectl("doctor", tmp_path)
         assert found.code == 0
         assert "closed (note)" in found.out
+
+
+def test_what_was_closed_by_a_process_that_has_ended_is_gone_in_good_order(leasectl: Leasectl, tmp_path: Path) -> None:
+    with zombie() as pid:
+        fields = fields_of(pid)
+        plant(tmp_path / "x", {"version": 1, "token": 7, **fields, "phase": "closed", "reason": "upgrade"})
+        said = leasectl("show", tmp_path / "x")
+        assert said.code == 13
+        assert "closed in good order (upgrade), its process has ended" in said.out
+
+
+def test_a_refusal_names_options_and_no_ids_that_are_for_programs(leasectl: Leasectl, tmp_path: Path) -> None:
+    with sleeping_process() as pid:
+        plant(tmp_path / "x", record(pid))
+        said = leasectl("run", tmp_path / "x", "--", "true")
+        told = leasectl("run", tmp_path / "x", "--json", "--", "true").json
+    assert said.code == 75
+    assert "(--timeout, leasectl wait" in said.err
+    assert told["start_id"] not in said.err
+    assert told["instance_id"] not in said.err
