@@ -144,7 +144,7 @@ class Gate:
     def _closed_here(self) -> Lease:
         if self._lease is None:
             what = f"gate {self.path} is not closed by us"
-            raise LeaseLostError(what, reason="owner-replaced", resource=self.path, hint="close it")
+            raise LeaseLostError(what, reason="released", resource=self.path, hint="close it")
         return self._lease
 
     def open(self) -> None:

@@ -37,7 +37,7 @@ def acquire(
     on_stopped: Literal["wait", "resume", "evict"] = "wait",
     **seams: Any,
 ) -> Lease:
-    """Own *resource* for *ttl* seconds after each renewal, or say who does.
+    """Own *resource* for *ttl* seconds after each renewal (without a *ttl* until the process ends), or say who does.
 
     Guaranteed: what :func:`ownership.acquire` guarantees; and after *ttl* seconds without a renewal a contender gets
     it, even if its holder lives. A holder that was paused for longer learns of a takeover by its next ``verify()``,

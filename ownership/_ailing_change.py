@@ -51,7 +51,8 @@ def _requested(case: Case, asker: Asker) -> Finding:
         return case.found(FindingCode.LEFTOVER_REQUEST, Severity.NOTE, what, advice, withdraw, facts)
     what = f"{who} has asked its owner to go, and alone may acquire it then: {asker.judgement.reason}"
     if verdict is Verdict.LIVE:
-        advice = "nothing: it stops the owner once it has had its time, and then owns; this withdraws the request"
+        advice = "nothing: it stops the owner once it has had its time, and then owns; this withdraws the request: "
+        advice += f"{who} gives up then, and the owner goes on"
         return case.found(FindingCode.REQUESTED, Severity.NOTE, what, advice, withdraw, facts)
     seen = look_at(case.processes, one.pid) if verdict is Verdict.STOPPED else None
     way = way_on(case.processes, seen) if seen is not None else None

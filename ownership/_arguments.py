@@ -19,6 +19,8 @@ def checked_timeout(timeout: float | None) -> float:
     if type(timeout) is float and timeout >= 0:
         return timeout
     if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not timeout >= 0:
+        if timeout == -1:
+            raise ValueError(f"timeout must be >= 0, got {timeout!r}: timeout=None waits for ever")
         raise ValueError(f"timeout must be None or a number of seconds >= 0, got {timeout!r:.80}")
     try:
         return float(timeout)

@@ -19,7 +19,7 @@ from ownership._pinned import DirectoryChanged
 from ownership._place import Place, pinned
 from ownership._process import printable
 from ownership._record import encode
-from ownership._refusal import argument, describe
+from ownership._refusal import argument, describe, refusal
 from ownership._refusing import Refused
 from ownership._request import SUFFIX, Asker, Request, asker_of
 from ownership._state import State
@@ -67,7 +67,7 @@ class Asking:
         """Publish our request, or again if somebody deleted it, unless there is nobody to be asked any more.
 
         :returns: whether another owner is asked than before
-        :raises AlreadyOwnedError: somebody else asks already
+        :raises AlreadyOwnedError: somebody else asks already; or ours was withdrawn by decision
         """
         anew = self.asked is None or not is_same_owner(self.asked, refused.examined)
         clock, resource = self.holding.clock, refused.resource
@@ -90,6 +90,8 @@ class Asking:
         asker = asker_of(examiner, place, resource)
         if asker is not None and asker.stands and asker.record.token != self.token:
             raise self._refused(resource, place, asker, examined.record)
+        if remembered.withdrawn and self.token:  # since we asked: asking puts another mark in the place of this one
+            raise self._withdrawn(resource, place, examined)
         place.directory.discard(resource.name + SUFFIX)  # our own, or one that nobody stands for
         self._forget()
         wall_ns = self.holding.clock.wall_ns()
@@ -100,6 +102,13 @@ class Asking:
         request.ask(hold)
         self.token = token
         self.asked = examined
+
+    def is_withdrawn(self, refused: Refused) -> bool:
+        """Whether somebody decided that we are not to ask any more, as far as can be told without the guard."""
+        try:
+            return peek(refused.place.directory, refused.resource).withdrawn and not self.holding.parts[0].is_there()
+        except (OSError, OwnershipError, DirectoryChanged):
+            return False
 
     def _forget(self) -> None:
         """Nothing of ours is there any more."""
@@ -133,7 +142,7 @@ class Asking:
         path = argument(resource, place)
         return AlreadyOwnedError(
             f"{resource.shown}: its owner was asked to go before us, by {who}{why}: {judgement.verdict.value}, "
-            f"{judgement.reason}; start id {printable(one.start_id)}; instance {one.instance_id}; token {one.token}",
+            f"{judgement.reason}; token {one.token}",
             resource=resource.path,
             record=record,
             owner=one,
@@ -141,6 +150,19 @@ class Asking:
             reason=judgement.reason,
             hint=f"see what it comes to (leasectl wait {path}), then ask the new owner; "
             f"leasectl break {path} --token {one.token} withdraws the other request",
+        )
+
+    def _withdrawn(self, resource: Resource, place: Place, examined: Examined) -> AlreadyOwnedError:
+        error = refusal(resource, examined, place)
+        return AlreadyOwnedError(
+            f"{resource.shown}: our request to its owner was withdrawn by decision (leasectl break --token "
+            f"{self.token}); {error.message}",
+            resource=resource.path,
+            record=examined.record,
+            owner=examined.owner,
+            verdict=examined.verdict,
+            reason=error.reason,
+            hint=f"find out who decided that before asking again; or wait: leasectl wait {argument(resource, place)}",
         )
 
     def done(self) -> None:

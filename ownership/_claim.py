@@ -270,4 +270,6 @@ class Claim(Handle):
         raise TypeError("a claim cannot be copied or pickled: pass claim.ref to workers, or hand it over")
 
     def __repr__(self) -> str:
-        return f"<Claim {self._holding.primary.shown} {self._holding.state.value}>"
+        more = len(self._holding.parts) - 1
+        also = f" and {more} more" if more > 0 else ""
+        return f"<Claim {self._holding.primary.shown}{also} {self._holding.state.value}>"

@@ -164,7 +164,8 @@ class GuardTimeoutError(ContentionError, TimeoutError):
 class LossError(OwnershipError, RuntimeError):
     """What this handle stood for is over.
 
-    :ivar reason: ``record-missing``, ``owner-replaced``, ``expired``, ``broken`` or ``owner-gone``
+    :ivar reason: ``record-missing``, ``owner-replaced``, ``expired``, ``broken`` or ``owner-gone``; of a handle that
+        was given up, or never was one in this process: ``released``, ``retired``, ``handed-over`` or ``forked``
     """
 
     exit_code = 76

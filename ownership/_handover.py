@@ -7,7 +7,7 @@ import json
 import os
 import secrets
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Annotated, Generic, TypeVar
 
@@ -41,7 +41,7 @@ class Heir(Generic[_Claim]):
     :ivar targets: every resource of the claim, the claim's own first
     """
 
-    secret: str
+    secret: str = field(repr=False)
     targets: tuple[Target, ...]
     claim_of: Callable[[Holding], _Claim]
 

@@ -177,9 +177,7 @@ class Holding:
             return
         if self.state is State.LOST:
             raise self.loss()
-        forked = self.state is State.FORKED
-        where = "it belongs to the process that this one was forked from"
-        raise not_ours(self.primary, where if forked else f"this handle was {self.state.value}")
+        raise not_ours(self.primary, f"this handle was {self.state.value}", self.state)
 
     def verify(self) -> None:
         """:raises OwnershipLostError: it is not; :raises OSError: it cannot be told now, which ends nothing"""

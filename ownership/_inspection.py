@@ -54,6 +54,8 @@ class Inspection:
     :ivar expires_in: seconds from the look on until its lease runs out unless it is renewed, if that can be told here
     :ivar missing: the directory of the resource, if it is not there: then the path may well be misspelled
     :ivar request: who asked the owner to go, dead or not (see its verdict): only a live asker may acquire
+    :ivar withdrawn: only from :func:`break_claim`: the token was that of ``request``, which was withdrawn, and the
+        owner owns as before
     :ivar error: why it could not be looked at (only from :func:`inspect_all`; :func:`inspect` raises it)
     """
 
@@ -71,6 +73,7 @@ class Inspection:
     error: Exception | None = None
     request: StopRequest | None = None
     expires_in: float | None = field(default=None, compare=False)
+    withdrawn: bool = False
 
     @property
     def ref(self) -> OwnerRef | None:

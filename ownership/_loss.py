@@ -6,12 +6,14 @@ from ownership._errors import OwnershipLostError
 from ownership._models import GuardState, Malformed, OwnerIdentity, OwnerRecord
 from ownership._paths import Resource
 from ownership._process import printable
+from ownership._state import State
 
 _FACTS = {
     "owner-replaced": "it was taken over",
     "broken": "it was evicted by a break, or somebody owned it in between",
     "expired": "its lease ran out unrenewed, and it was evicted",
 }
+_GIVEN_UP = {State.CLOSED: "retired", State.HANDED_OVER: "handed-over"}
 
 
 def is_later(owner: OwnerIdentity | None, token: int, our_token: int, our_instance: str) -> bool:
@@ -57,9 +59,8 @@ def lost_error(
     )
 
 
-def not_ours(resource: Resource, why: str) -> OwnershipLostError:
+def not_ours(resource: Resource, why: str, state: State = State.RELEASED) -> OwnershipLostError:
     """What to tell whoever uses a handle that stands for nothing here and now."""
-    hint = "use handover() and adopt() to pass a claim to a child" if "fork" in why else "acquire it again"
-    return OwnershipLostError(
-        f"{resource.shown} is not ours: {why}", reason="owner-replaced", resource=resource.path, hint=hint
-    )
+    reason = "forked" if "forked" in why else _GIVEN_UP.get(state, "released")
+    hint = "use handover() and adopt() to pass a claim to a child" if reason == "forked" else "acquire it again"
+    return OwnershipLostError(f"{resource.shown} is not ours: {why}", reason=reason, resource=resource.path, hint=hint)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 from ownership._clock import SYSTEM_CLOCK, Clock
@@ -21,7 +22,7 @@ from ownership._pinned import DirectoryChanged
 from ownership._place import Place, existing, pinned
 from ownership._process import ProcessTable
 from ownership._refusal import argument, refusal
-from ownership._request import withdraw, withdraw_dead
+from ownership._request import StopRequest, withdraw, withdraw_dead
 from ownership._verdict import Verdict
 from ownership._waiting import settles
 
@@ -95,8 +96,9 @@ def break_claim(
     Not guaranteed: that the evicted owner stops working before it looks.
 
     :param token: as shown by ``inspect`` (for a malformed record: the guard's); that of a request to go (see
-        :func:`replace`): the request is withdrawn, and nothing else happens
-    :returns: what was there; verdict ``free`` if there was nothing
+        :func:`replace`): the request is withdrawn, its asker gives up, and the owner goes on
+    :returns: what was there; verdict ``free`` if there was nothing. :attr:`Inspection.withdrawn` says that it was a
+        request, :attr:`Inspection.request` which
     :raises AlreadyOwnedError: somebody owns it by another token
     """
     if isinstance(token, bool) or not isinstance(token, int) or not 0 <= token <= MAX_TOKEN:
@@ -106,9 +108,11 @@ def break_claim(
     if existing(found, shared) is None:
         return nobody(found, shared)
     examiner = examiner_of(clock, processes)
+    gone: list[StopRequest] = []
 
     def decide(place: Place, hold: Hold, remembered: GuardState, examined: Examined) -> None:
-        if remembered.requested and withdraw(examiner, place, hold, token):
+        if remembered.requested and (request := withdraw(examiner, place, hold, token)) is not None:
+            gone.append(request)
             return
         if examined.owner is None and not examined.unsettled:
             return
@@ -125,7 +129,8 @@ def break_claim(
             )
         _evict_living(place, found, hold, remembered, examined, max(remembered.token, known) + 1, clock.wall_ns())
 
-    return _decided(found, shared, examiner, decide)
+    one = _decided(found, shared, examiner, decide)
+    return replace(one, request=gone[0], withdrawn=True) if gone else one
 
 
 def _decided(resource: Resource, registry: str | None, examiner: Examiner, decide: _Decision) -> Inspection:

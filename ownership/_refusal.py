@@ -35,7 +35,7 @@ def describe(owner: OwnerIdentity | None, elsewhere: str = "") -> str:
 def refusal(resource: Resource, examined: Examined, place: Place) -> AlreadyOwnedError:
     """Why *resource* cannot be had, with every fact and the way out."""
     owner, judgement = examined.owner, examined.judgement
-    facts = f"; start id {printable(owner.start_id)}; instance {owner.instance_id}" if owner else ""
+    facts = ""
     if isinstance(owner, OwnerRecord):
         facts += f"; token {owner.token}"
         if owner.lease is not None:

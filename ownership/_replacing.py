@@ -71,8 +71,9 @@ def replace(
     :param gate: as for :func:`acquire`; while it is closed nobody is asked to go, or stopped
     :param on_wait: called once per owner that is asked, with the error that :func:`acquire` would raise
     :returns: a handle; use it as a context manager
-    :raises AlreadyOwnedError: this process owns it; somebody else asks already; or the owner did not go and must not be
-        signalled from here. :class:`AcquireTimeoutError` after *timeout*
+    :raises AlreadyOwnedError: this process owns it; somebody else asks already; our request was withdrawn by decision
+        (:func:`break_claim` with its token; noticed within 0.5 s); or the owner did not go and must not be signalled
+        from here. :class:`AcquireTimeoutError` after *timeout*
     :raises StopTimeoutError: the owner, or somebody of its group, survived KILL for 5 s
     :raises PermissionError: the owner did not go and may not be signalled by this account
     """
@@ -159,8 +160,8 @@ class Replacement(Acquisition):
             stop_until(owner, self.grace, until, self.clock, self.examiner.processes)
 
     def _has_let_go(self, refused: Refused, owner: OwnerIdentity) -> bool:
-        """Whether *owner* does not own any more, or our time is over."""
-        if self.clock.monotonic() >= self.deadline:
+        """Whether *owner* does not own any more, or our time is over, or we are not to ask any more."""
+        if self.clock.monotonic() >= self.deadline or self.asking.is_withdrawn(refused):
             return True
         looked = self._look(refused)
         return looked is not None and not is_same_owner(looked, refused.examined)

@@ -19,7 +19,7 @@ from ownership._part import Part
 from ownership._paths import Resource
 from ownership._place import Place
 from ownership._process import printable
-from ownership._record import decode
+from ownership._record import WITHDRAWN, decode
 from ownership._verdict import Judgement, Verdict, WitnessState
 
 SUFFIX = ".request"
@@ -138,13 +138,21 @@ def withdraw_dead(examiner: Examiner, place: Place, hold: Hold, remembered: Guar
             answer(place, hold)
 
 
-def withdraw(examiner: Examiner, place: Place, hold: Hold, token: int) -> bool:
-    """Remove a request by decision, if it is the one with *token*; whether it was."""
+def withdraw(examiner: Examiner, place: Place, hold: Hold, token: int) -> StopRequest | None:
+    """Remove a request by decision, if it is the one with *token*: which that was.
+
+    If its asker lives, a mark tells it: one that only misses its request asks again, since a cleaner may have been
+    there. The request goes first: beside that mark nobody would find it.
+    """
     asker = asker_of(examiner, place, hold.guard.resource)
     if asker is None or asker.record.token != token:
-        return False
-    answer(place, hold)
-    return True
+        return None
+    if asker.stands:
+        place.directory.discard(hold.guard.resource.name + SUFFIX)
+        hold.mark(WITHDRAWN)
+    else:
+        answer(place, hold)
+    return asker.request
 
 
 class Request(Part):
@@ -173,7 +181,8 @@ class Request(Part):
             self.place.directory.discard(self.filename)
         elif self.place.directory.signature(self.filename) is not None:
             return  # another one's
-        if hold.read().requested:
+        remembered = hold.read()
+        if remembered.requested or remembered.withdrawn:
             hold.clear_mark()
 
     def blank(self, hold: Hold, remembered: GuardState) -> None:

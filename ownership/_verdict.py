@@ -136,8 +136,11 @@ def judge(record: OwnerIdentity, seen: Observation, me: Self) -> Judgement:
     if seen.expired and not judgement.verdict.may_be_evicted:
         reason = f"its lease ran out unrenewed; {judgement.reason}"
         return Judgement(Verdict.EXPIRED, reason, judgement.elsewhere)
-    if isinstance(record, OwnerRecord) and record.is_closed and not judgement.verdict.may_be_evicted:
+    if isinstance(record, OwnerRecord) and record.is_closed:
         why = f" ({printable(record.reason)})" if record.reason else ""
+        if judgement.verdict.may_be_evicted:
+            said = f"closed in good order{why}, its process has ended; {judgement.reason}"
+            return judgement._replace(reason=said) if judgement.verdict.is_dead else judgement
         return judgement._replace(reason=f"closed{why}, free once its process has ended; {judgement.reason}")
     return judgement
 

@@ -178,7 +178,7 @@ def refusal(one: Inspection, registry: str | None = None, *, fact: str = "", hin
     who = _named(one)
     if record:
         who += f" ({record.command}) on {record.host}"
-    known = f"; start id {owner.start_id}; instance {owner.instance_id}; token {one.token}" if owner else ""
+    known = f"; token {one.token}" if owner else ""
     return AlreadyOwnedError(
         f"{shown(one.resource)} is held by {who}: {one.verdict.value}, {one.reason}{fact}{known}",
         resource=one.resource,

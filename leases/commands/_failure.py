@@ -102,7 +102,7 @@ def _concerns_lock_files(error: OSError, registry: str | None) -> bool:
 
 def described(error: BaseException) -> tuple[str, str]:
     """Message and remedy."""
-    hint = getattr(error, "hint", "")
+    hint = getattr(error, "hint", "").replace("(timeout=,", "(--timeout,")  # of the library: its keyword
     if isinstance(error, click.ClickException):
         return error.format_message(), hint
     if isinstance(error, KeyboardInterrupt | click.Abort):

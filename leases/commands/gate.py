@@ -10,7 +10,7 @@ import click
 from leases._gate import Gate, is_closing
 from leases.commands._child import TICK, Held, attend, loss_of
 from leases.commands._facts import as_data, as_text
-from leases.commands._failure import CommandError, facts
+from leases.commands._failure import CommandError, facts, require_directory
 from leases.commands._options import PATH, arguments, common, seconds
 from leases.commands._output import flush, printable, say, shown, write, write_json
 from leases.commands._signals import Inbox, inbox
@@ -28,12 +28,12 @@ def command() -> None:
 
     A gate is a name in the directory that it rules: beside PATH for 'leasectl run --gate', acquire(gate=). While it is
     closed, whoever asks it acquires nothing there; owners that are inside stay. It opens by itself when its closer
-    ends. Every command takes --json and --registry DIR.
+    ends; one that nobody ever closed is open. Every command takes --json and --registry DIR.
 
     \b
     Exit status:
        0  done; of show: open        75  closed by another; of show: closed
-       1  no gate                    76  opened while it was to be closed
+       1  no gate, no directory      76  opened while it was to be closed
        2  usage                          close returns what its CMD returned
       65  record unusable
     """
@@ -85,6 +85,7 @@ def close(
     \b
     Exit status: CMD's own; without CMD, or instead
        0  it was closed until it was to be opened
+       1  failed: the directory of PATH does not exist, for instance
        2  usage
       65  the record or its directory cannot be used
       75  another one has closed it, or somebody sits in a guard: it was not closed by us
@@ -122,8 +123,8 @@ def open_(path: str, registry: str | None, as_json: bool) -> int:
 
     \b
     Exit status:
-       0  it is open, also if it was before
-       1  PATH is owned by somebody who has not closed it as a gate
+       0  it is open, also if it was before, or was never closed
+       1  PATH is owned by somebody who has not closed it as a gate; or its directory does not exist
        2  usage
       65  the record or its directory cannot be used
       75  another one has closed it meanwhile
@@ -131,6 +132,7 @@ def open_(path: str, registry: str | None, as_json: bool) -> int:
     with arguments():
         gate = Gate(path, registry=registry)
         found = gate.inspect()
+        require_directory(found)
         opened = is_closing(found)
         if opened:
             _require_gate(found)
@@ -162,7 +164,8 @@ def show(path: str, registry: str | None, as_json: bool) -> int:
 
     \b
     Exit status:
-       0  open
+       0  open, also if nobody ever closed it
+       1  failed: the directory of PATH does not exist, for instance
        2  usage
       65  the record or its directory cannot be used
       75  closed
@@ -170,6 +173,7 @@ def show(path: str, registry: str | None, as_json: bool) -> int:
     with arguments():
         gate = Gate(path, registry=registry)
         found = gate.inspect()
+    require_directory(found)
     data, closed = _data(found, registry), is_closing(found)
     if as_json:
         write_json({**data, "closed": closed})

@@ -58,7 +58,12 @@ class Run(click.Command):
 @click.command("run", cls=Run)
 @click.argument("path", type=PATH)
 @click.argument("cmd", nargs=-1, required=True, type=click.UNPROCESSED, callback=given, metavar="-- CMD...")
-@click.option("--exec", "become", is_flag=True, help="Replace leasectl by CMD: CMD itself is the owner, until it ends.")
+@click.option(
+    "--exec",
+    "become",
+    is_flag=True,
+    help="CMD replaces leasectl and is the owner itself. Not with --ttl, unless --no-auto-renew is given too.",
+)
 @click.option(
     "--timeout",
     callback=seconds(endless=True),

@@ -73,7 +73,7 @@ def test_what_a_lease_does_can_be_awaited(tmp_path: Path) -> None:
             )
             assert (lease.held, lease.lost.is_set()) == (True, False)
             assert 29 < (lease.expires_in or 0) <= 30
-            assert repr(lease) == f"<asynchronous <Lease of <Claim {tmp_path / 'x'} held>>>"
+            assert repr(lease) == f"<asynchronous <Lease of <Claim {tmp_path / 'x'} and 1 more held>>>"
             await lease.verify()
             assert await lease.renew()
             await lease.announce("busy", data={"n": 1})

@@ -174,3 +174,14 @@ def test_leases_are_shown_and_listed(leasectl: Leasectl, tmp_path: Path) -> None
             assert [row[header.index("LEASE") :].split("  ")[0] for row in rows] == ["-", "30 of 30 s", "60 of 60 s"]
             seen = leasectl("watch", tmp_path, "--count", "1").out
             assert "phase owner, lease 30 s" in seen
+
+
+@pytest.mark.parametrize("act", ["show", "open"])
+def test_a_gate_whose_directory_does_not_exist_is_wrong_and_one_that_nobody_closed_is_open(
+    leasectl: Leasectl, tmp_path: Path, act: str
+) -> None:
+    said = leasectl("gate", act, tmp_path / "rnu" / "x.gate")
+    assert (said.code, said.out) == (1, "")
+    assert f"directory {tmp_path / 'rnu'} does not exist" in said.err
+    assert leasectl("gate", act, tmp_path / "rnu" / "x.gate", "--json").json["exit_code"] == 1
+    assert leasectl("gate", act, tmp_path / "x.gate").code == 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from ownership.testing import sleeping_process, zombie
 from tests.support.cli import Leasectl, quick
 from tests.support.families import state_of
 from tests.support.records import fields_of, file_of, plant, record, snapshot
+from tests.support.waiting import eventually
 
 
 def request(path: Path, pid: int) -> None:
@@ -109,6 +111,44 @@ def test_show_and_doctor_tell_of_a_request_that_nobody_stands_for(leasectl: Leas
         assert leasectl("doctor", tmp_path).out == ""
 
 
+def test_breaking_the_token_of_a_request_says_that_it_was_withdrawn_and_that_the_owner_goes_on(
+    leasectl: Leasectl, tmp_path: Path
+) -> None:
+    with sleeping_process() as asker, ownership.acquire(tmp_path / "x") as claim:
+        request(tmp_path / "x", asker)
+        said = leasectl("break", tmp_path / "x", "--token", "5000")
+        assert (said.code, said.err) == (0, "")
+        assert said.out == (
+            f"withdrawn: the request of pid {asker} (deploy now) for {tmp_path / 'x'}; "
+            f"the owner, pid {os.getpid()}, goes on\n"
+        )
+        request(tmp_path / "x", asker)
+        told = leasectl("break", tmp_path / "x", "--token", "5000", "--json").json
+        assert (told["broken"], told["withdrawn"], told["request"]["pid"]) == (False, True, asker)
+        claim.verify()
+        told = leasectl("break", tmp_path / "x", "--token", claim.token, "--json").json
+        assert (told["broken"], told["withdrawn"]) == (True, False)
+
+
+def test_a_replace_whose_request_is_withdrawn_ends_with_75(leasectl: Leasectl, tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    with sleeping_process() as owner:
+        plant(path, record(owner))
+
+        def withdraw() -> None:
+            eventually(lambda: file_of(path, "request").exists())
+            token = json.loads(file_of(path, "request").read_text())["token"]
+            ownership.break_claim(path, token=token)
+
+        thread = threading.Thread(target=withdraw)
+        thread.start()
+        said = leasectl("replace", path, "--grace", "60", "--", "true")
+        thread.join()
+        assert ownership.is_alive(owner)
+    assert said.code == 75
+    assert "withdrawn by decision" in said.err
+
+
 @pytest.mark.parametrize("reason", ["", "upgrade"])
 def test_a_record_that_was_closed_says_so_and_when_it_will_be_free(
     leasectl: Leasectl, tmp_path: Path, reason: str
@@ -126,3 +166,23 @@ def test_a_record_that_was_closed_says_so_and_when_it_will_be_free(
         found = leasectl("doctor", tmp_path)
         assert found.code == 0
         assert "closed (note)" in found.out
+
+
+def test_what_was_closed_by_a_process_that_has_ended_is_gone_in_good_order(leasectl: Leasectl, tmp_path: Path) -> None:
+    with zombie() as pid:
+        fields = fields_of(pid)
+        plant(tmp_path / "x", {"version": 1, "token": 7, **fields, "phase": "closed", "reason": "upgrade"})
+        said = leasectl("show", tmp_path / "x")
+        assert said.code == 13
+        assert "closed in good order (upgrade), its process has ended" in said.out
+
+
+def test_a_refusal_names_options_and_no_ids_that_are_for_programs(leasectl: Leasectl, tmp_path: Path) -> None:
+    with sleeping_process() as pid:
+        plant(tmp_path / "x", record(pid))
+        said = leasectl("run", tmp_path / "x", "--", "true")
+        told = leasectl("run", tmp_path / "x", "--json", "--", "true").json
+    assert said.code == 75
+    assert "(--timeout, leasectl wait" in said.err
+    assert told["start_id"] not in said.err
+    assert told["instance_id"] not in said.err

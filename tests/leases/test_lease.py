@@ -36,7 +36,7 @@ def test_it_shows_the_facts_of_its_claim(tmp_path: Path) -> None:
         assert 29 < lease.expires_in <= 30
         assert (lease.held, lease.lapses, lease.lost.is_set()) == (True, 0, False)
         assert lease.record.labels == {"a": "b"}
-        assert repr(lease) == f"<Lease of <Claim {tmp_path / 'x'} held>>"
+        assert repr(lease) == f"<Lease of <Claim {tmp_path / 'x'} and 1 more held>>"
         lease.announce("busy")
         assert ownership.inspect(tmp_path / "x").record == lease.record
         assert lease.renew()

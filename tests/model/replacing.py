@@ -1,8 +1,9 @@
 """Replacing an owner: a request beside the record, a mark beside the guard's content, and who may get in meanwhile.
 
 O owns and may let go at any time. Askers (A, B) publish a request, may stop the owner that they asked, and acquire or
-give up. Contenders (C) only acquire. Z is an asker that died before. Any of them may stay between two steps for ever,
-or die there. The mark says that there may be a request: a contender that finds no mark does not look for one.
+give up. Contenders (C) only acquire. Z is an asker that died before. An operator (W) withdraws the request of a live
+asker by decision. Any of them may stay between two steps for ever, or die there. The mark says that there may be a
+request: a contender that finds no mark does not look for one. Another mark in its place says that one was withdrawn.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ UNASKED = "nobody is stopped who was not asked to go"
 FREE = "a fresh acquire succeeds when nobody owns and nobody asks"
 ASKABLE = "a fresh asker is heard when nobody else asks"
 CLEAN = "an acquire leaves no request and no mark of the dead"
+HEEDED = "whoever's request was withdrawn by decision does not ask the same owner again"
+UNDECIDED = "nobody gives up for a withdrawal that nobody decided"
 
 
 @dataclass(frozen=True)
@@ -44,6 +47,9 @@ class ReplaceRules:
     retry_withdrawal: bool = True  # if that fails, its keeper goes on trying
     asks_each_owner: bool = True  # another owner than the one asked is asked anew
     request_expires: bool = True  # an asker that is stopped for longer than it may take blocks nobody
+    withdrawal_marks: bool = True  # a decision leaves a mark: a request may also be missed because of a cleaner
+    withdrawal_marks_last: bool = True  # beside that mark nobody would find the request
+    only_askers_heed: bool = True  # the mark is about whoever has asked, not about who comes after
 
 
 class Actor(NamedTuple):
@@ -55,6 +61,7 @@ class Actor(NamedTuple):
     asked: int = 0
     token: int = 0
     then: str = ""  # where to go once the guard is held
+    withdrawn: int = 0  # the owner it had asked when its request was withdrawn; nobody knows but we
 
 
 class State(NamedTuple):
@@ -66,6 +73,7 @@ class State(NamedTuple):
     last: int = NOBODY  # whom the guard names
     token: int = 1
     mark: bool = False
+    told: bool = False  # the mark of a withdrawal; never both
     record: tuple[int, int] | None = (0, 1)
     request: int = NOBODY
     expired: bool = False
@@ -73,7 +81,7 @@ class State(NamedTuple):
 
 @dataclass(frozen=True)
 class Scenario:
-    """Who takes part besides O, and how often there is a death, a failure of a withdrawal, an expiry."""
+    """Who takes part besides O, and how often there is a death, a failure of a withdrawal, an expiry, a cleaner."""
 
     others: tuple[str, ...]
     faults: dict[str, int] = field(default_factory=dict)
@@ -149,6 +157,8 @@ class Replacing:
                         yield f"{self.names[number]} dies", self._die(spent, number), ()
             elif fault == "expiry" and state.request != NOBODY and not state.expired:
                 yield "the request expires", spent._replace(expired=True), ()
+            elif fault == "cleaner" and state.request != NOBODY:
+                yield "a cleaner unlinks the request", spent._replace(request=NOBODY, expired=False), ()
             elif fault == "failure":
                 for number, actor in enumerate(state.actors):
                     if actor.alive and actor.at == "withdraw":
@@ -172,8 +182,12 @@ class Replacing:
                 yield "blanks the guard", self._put(after, number, at="unlink", held=0), ()
             case "unlink":
                 yield "unlinks its record", self._unlock(state._replace(record=None), number, "end"), ()
+            case "look" if self.names[number] == "W":
+                yield self._decide(state, number)
             case "look":
                 yield self._look(state, number, actor)
+            case "decide" | "tell":
+                yield self._tell(state, number, actor)
             case "clear" | "link" | "mark":
                 yield self._publish(state, number, actor)
             case "wait":
@@ -194,6 +208,9 @@ class Replacing:
             if lives:
                 stands = state.request == number and not state.expired
                 token = state.record[1] if state.record else state.token
+                if state.told and (actor.asked or not self.rules.only_askers_heed):
+                    known = () if actor.withdrawn else (UNDECIDED,)
+                    return "hears that it is to ask no more", self._put(state, number, at="withdraw"), known
                 if stands and (actor.asked == token or not self.rules.asks_each_owner):
                     return "sees the owner it asked", self._unlock(state, number, "wait"), ()
                 at = self._begins() if state.request == NOBODY else "clear"
@@ -208,6 +225,27 @@ class Replacing:
             return "goes for the guard", self._put(state, number, at="lock", then="look"), ()
         return "sees nobody", self._put(state, number, at="stamp"), ()
 
+    def _decide(self, state: State, number: int) -> Move[State]:
+        asker = state.request
+        if asker == NOBODY or not state.actors[asker].alive or state.expired:
+            return "finds nobody asking", self._unlock(state, number, "end"), ()
+        last = self.rules.withdrawal_marks_last or not self.rules.withdrawal_marks
+        at = "decide" if last else "tell"
+        return "decides against the request", self._put(state, number, at=at, asked=asker), ()
+
+    def _tell(self, state: State, number: int, actor: Actor) -> Move[State]:
+        marks, last = self.rules.withdrawal_marks, self.rules.withdrawal_marks_last
+        if actor.at == "decide":
+            after = state._replace(request=NOBODY, expired=False)
+            if last:
+                return "unlinks it", self._put(after, number, at="tell"), ()
+            return "unlinks it", self._unlock(after, number, "end"), ()
+        known = self._put(state, actor.asked, withdrawn=state.actors[actor.asked].asked)  # else it has not happened
+        marked = known._replace(mark=False, told=marks)
+        if last or not marks:
+            return "marks the withdrawal", self._unlock(marked, number, "end"), ()
+        return "marks the withdrawal", self._put(marked, number, at="decide"), ()
+
     def _begins(self) -> str:
         return "mark" if self.rules.ask_marks and self.rules.mark_first else "link"
 
@@ -221,10 +259,11 @@ class Replacing:
             if state.request != NOBODY:  # link(2) never replaces: starts again
                 return "finds a name taken", self._unlock(state, number, "begin"), ()
             after = state._replace(request=number, expired=False)
+            again = (HEEDED,) if actor.withdrawn == actor.asked else ()
             if self.rules.ask_marks and not self.rules.mark_first:
-                return "links its request", self._put(after, number, at="mark"), ()
-            return "links its request", self._unlock(after, number, "wait"), ()
-        marked = state._replace(mark=True)
+                return "links its request", self._put(after, number, at="mark"), again
+            return "links its request", self._unlock(after, number, "wait"), again
+        marked = state._replace(mark=True, told=False)
         if self.rules.mark_first:
             return "marks the guard", self._put(marked, number, at="link"), ()
         return "marks the guard", self._unlock(marked, number, "wait"), ()
@@ -241,7 +280,9 @@ class Replacing:
 
     def _withdraw(self, state: State, number: int, actor: Actor) -> Move[State]:
         if actor.at == "unmark":
-            return "clears the mark", self._unlock(state._replace(mark=False), number, "end"), ()
+            return "clears the mark", self._unlock(state._replace(mark=False, told=False), number, "end"), ()
+        if state.told and state.request == NOBODY:
+            return "finds the mark of a withdrawal", self._put(state, number, at="unmark"), ()
         if self.rules.withdraw_only_own and state.request != number:
             return "finds no request of its own", self._unlock(state, number, "end"), ()
         other = state.request not in (NOBODY, number) and state.actors[state.request].alive and not state.expired
@@ -253,7 +294,8 @@ class Replacing:
     def _take(self, state: State, number: int, actor: Actor) -> Move[State]:
         if actor.at == "stamp":
             token = max(state.token, state.record[1] if state.record else 0) + 1
-            after = self._put(state._replace(last=number, token=token), number, at="remove", token=token)
+            after = state._replace(last=number, token=token, told=False)  # what follows the guard goes when it changes
+            after = self._put(after, number, at="remove", token=token)
             return f"stamps token {token}", after, ()
         if actor.at == "remove":
             return "removes the judged record", self._put(state._replace(record=None), number, at="take"), ()

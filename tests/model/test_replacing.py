@@ -12,6 +12,7 @@ from tests.model.replacing import (
     CLEAN,
     EXCLUSIVE,
     FREE,
+    HEEDED,
     STANDS,
     UNASKED,
     ReplaceRules,
@@ -27,6 +28,9 @@ CASES = {
     "a withdrawal fails": (1_600, Scenario(("A", "C"), {"failure": 1, "death": 1})),
     "an asker is stopped for long": (2_900, Scenario(("A", "C"), {"expiry": 1, "death": 1})),
     "two askers, one is stopped for long": (8_900, Scenario(("A", "B"), {"expiry": 1, "death": 1})),
+    "a request is withdrawn by decision": (1_200, Scenario(("A", "W"), {"death": 1})),
+    "a request is withdrawn by decision, another contends": (6_700, Scenario(("A", "C", "W"), {"death": 1})),
+    "a request is withdrawn by decision, or deleted": (2_700, Scenario(("A", "W"), {"cleaner": 1, "death": 1})),
 }
 
 NEEDED = {
@@ -46,6 +50,9 @@ NEEDED = {
     "retry_withdrawal": (FREE, "a withdrawal fails"),
     "asks_each_owner": (UNASKED, "an asker is stopped for long"),
     "request_expires": (FREE, "an asker is stopped for long"),
+    "withdrawal_marks": (HEEDED, "a request is withdrawn by decision"),
+    "withdrawal_marks_last": (ASKABLE, "a request is withdrawn by decision"),
+    "only_askers_heed": (ASKABLE, "a request is withdrawn by decision"),
 }
 
 
@@ -66,6 +73,13 @@ def test_without_this_rule_a_property_is_violated(rule: str) -> None:
     model = Replacing(CASES[name][1], replace(ReplaceRules(), **{rule: False}))
     result = explore(model.initial(), model.moves, model.at_rest, until=violated)
     assert violated in result.violations, f"{rule} is not needed for {violated!r} in {name!r}: {result}"
+
+
+def test_an_asker_may_ask_again_if_another_has_asked_and_given_up_since_its_request_was_withdrawn() -> None:
+    """Not promised: one mark tells of one withdrawal, and the next request puts its own in its place."""
+    model = Replacing(Scenario(("A", "B", "W")))
+    result = explore(model.initial(), model.moves, model.at_rest, until=HEEDED)
+    assert set(result.violations) == {HEEDED}
 
 
 def test_every_rule_is_shown_to_be_needed() -> None:

@@ -259,6 +259,39 @@ def test_a_greater_token_is_a_loss_for_good(tmp_path: Path, claim: Claim) -> Non
     assert not file_of(tmp_path / "x").exists()
 
 
+@pytest.mark.parametrize("how", ["released", "retired", "handed-over", "forked"])
+def test_a_handle_that_was_given_up_says_how(tmp_path: Path, how: str) -> None:
+    """Nobody took it over."""
+    claim = ownership.acquire(tmp_path / "given-up")
+    match how:
+        case "released":
+            claim.release()
+        case "retired":
+            claim.retire()
+        case "handed-over":
+            with claim.handover() as heir:
+                adopted = heir.adopt()
+            adopted.release()
+        case "forked":
+            reading, writing = os.pipe()
+            if (pid := os.fork()) == 0:
+                try:
+                    claim.verify()
+                except OwnershipLostError as error:
+                    os.write(writing, error.reason.encode())
+                os._exit(0)
+            os.waitpid(pid, 0)
+            assert os.read(reading, 100) == b"forked"
+            os.close(reading)
+            os.close(writing)
+            claim.release()
+            return
+    with pytest.raises(OwnershipLostError) as caught:
+        claim.verify()
+    assert caught.value.reason == how
+    claim.release()
+
+
 def test_what_cannot_be_looked_at_ends_nothing(tmp_path: Path, claim: Claim) -> None:
     path = file_of(tmp_path / "x")
     path.rename(path.with_name("aside"))

@@ -390,3 +390,12 @@ def test_what_is_not_held_cannot_be_handed_over(tmp_path: Path) -> None:
     claim.release()
     with pytest.raises(OwnershipLostError):
         claim.handover()
+
+
+def test_the_right_to_adopt_is_shown_without_its_secret(tmp_path: Path) -> None:
+    with ownership.acquire(tmp_path / "x", also=[tmp_path / "y"]) as claim:
+        assert "x and 1 more held" in repr(claim)
+        with claim.handover() as heir:
+            assert heir.secret not in repr(heir)
+            adopted = heir.adopt()
+        adopted.release()

@@ -6,9 +6,11 @@ import fcntl
 import json
 import os
 import signal
+import subprocess
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -395,7 +397,13 @@ def test_doctor_tells_of_a_request_of_one_whose_asker_is_stopped_and_of_one_that
 def test_a_break_by_its_token_withdraws_a_request_and_nothing_else(path: Path, asker: int) -> None:
     with ownership.acquire(path) as claim:
         ask(path, asker)
-        ownership.break_claim(path, token=5000)
+        done = ownership.break_claim(path, token=5000)
+        assert done.withdrawn
+        assert done.request is not None
+        assert (done.request.pid, done.request.token) == (asker, 5000)
+        assert done.owner is not None
+        assert done.owner.pid == os.getpid()
+        assert not ownership.break_claim(path.with_name("y"), token=1).withdrawn
         assert not file_of(path, "request").exists()
         assert not is_marked(path)
         claim.verify()
@@ -526,6 +534,73 @@ def test_a_request_that_somebody_deletes_is_published_again(path: Path) -> None:
         thread.join()
         assert outcomes
         assert not residue(path)
+
+
+@contextmanager
+def deaf_process(told: Path) -> Iterator[int]:
+    """One that makes the file *told* when it gets TERM, and goes on."""
+    script = f"trap 'touch {told}' TERM; echo ready; while :; do sleep 0.05; done"
+    child = subprocess.Popen(["sh", "-c", script], stdout=subprocess.PIPE)
+    try:
+        assert child.stdout is not None
+        child.stdout.readline()
+        yield child.pid
+    finally:
+        child.kill()
+        child.communicate()
+
+
+@pytest.mark.parametrize("grace", [60.0, 1.0])
+def test_an_asker_whose_request_is_withdrawn_by_decision_gives_up(path: Path, grace: float) -> None:
+    """Also while it ends the owner, which is not killed then."""
+    termed = path.with_name("termed")
+    with deaf_process(termed) as owner:
+        plant(path, record(owner))
+        told: list[AlreadyOwnedError] = []
+
+        def replace() -> None:
+            try:
+                ownership.replace(path, grace=grace, timeout=60).release()
+            except AlreadyOwnedError as error:
+                told.append(error)
+
+        thread = threading.Thread(target=replace)
+        thread.start()
+        eventually(lambda: file_of(path, "request").exists())
+        if grace < 60:
+            eventually(termed.exists)
+        token = json.loads(file_of(path, "request").read_text())["token"]
+        ownership.break_claim(path, token=token)
+        thread.join(30)
+        assert ownership.is_alive(owner)
+    assert [(error.exit_code, type(error)) for error in told] == [(75, AlreadyOwnedError)]
+    assert "withdrawn by decision" in str(told[0])
+    assert told[0].owner is not None
+    assert told[0].owner.pid == owner
+    assert residue(path) == {"x.json"}
+    assert file_of(path, "guard").stat().st_size == 511
+
+
+def test_whoever_asks_after_a_withdrawal_asks_like_anybody_else(path: Path, asker: int) -> None:
+    """The mark that a withdrawal leaves is about the one that had asked."""
+    with sleeping_process() as owner:
+        plant(path, record(owner))
+        ask(path, asker)
+        ownership.break_claim(path, token=5000)
+        with pytest.raises(AcquireTimeoutError):
+            ownership.replace(path, grace=60, timeout=0.1)
+        assert residue(path) == {"x.json"}
+
+
+def test_what_a_withdrawal_leaves_goes_with_the_next_change_of_the_guard(path: Path, asker: int) -> None:
+    with ownership.acquire(path) as claim:
+        ask(path, asker)
+        ownership.break_claim(path, token=5000)
+        assert ownership.inspect(path).token == claim.token
+    with ownership.acquire(path) as after:
+        assert after.token > claim.token
+    assert guard_of(path)["previous"]["how"] == "released"
+    assert file_of(path, "guard").stat().st_size == 511
 
 
 def test_the_end_of_an_owner_that_was_replaced_is_no_death_of_its_own(path: Path) -> None:

@@ -316,3 +316,8 @@ def test_a_record_that_is_updated_costs_a_waiter_nothing_of_its_attention(tmp_pa
             claim.announce(phase)
         waiter.close()
         claim.release()
+
+
+def test_the_endless_timeout_of_filelock_is_refused_with_the_name_of_ours(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="timeout=None"):
+        ownership.acquire(tmp_path / "x", timeout=-1)
