@@ -11,11 +11,11 @@ _LONG = 200  # bytes of a name that leave room for what is appended
 
 def temporary_name(path: str, token: int) -> str:
     """Of what whoever changes the roster by *token* prepares."""
-    return f"{dirname(path)}/{_stem(path)}.{token}.new"
+    return f"{dirname(path)}/{stem(path)}.{token}.new"
 
 
-def _stem(path: str) -> str:
-    """What the names of what is prepared begin with: short enough for 255 bytes."""
+def stem(path: str) -> str:
+    """What the names of what belongs to it begin with: short enough for 255 bytes."""
     name = os.fsencode(basename(path))
     return basename(path) if len(name) <= _LONG else hashlib.sha256(name).hexdigest()
 
@@ -30,7 +30,7 @@ def discard_prepared(path: str, token: int) -> None:
 
 def remove_leftovers(path: str) -> None:
     """What a crash left of earlier ones; best effort."""
-    prefix = f"{_stem(path)}."
+    prefix = f"{stem(path)}."
     try:
         for name in os.listdir(dirname(path)):
             if name.startswith(prefix) and name.endswith(".new") and name[len(prefix) : -4].isdigit():

@@ -11,6 +11,7 @@ import os
 import threading
 from typing import Any, NamedTuple
 
+from leases._roster_draft import stem
 from ownership import (
     AlreadyOwnedError,
     Claim,
@@ -43,7 +44,7 @@ class Seats:
         self._path, self._registry, self._seams = path, registry, seams
 
     def _resource(self, number: int) -> str:
-        return f"{self._path}.driver-{number}"
+        return f"{os.path.dirname(self._path)}/{stem(self._path)}.driver-{number}"
 
     def take(self) -> Seat:
         """The seat of this process: the one it has, or else the first that is free.

@@ -37,6 +37,8 @@ def refusal(resource: Resource, examined: Examined, place: Place) -> AlreadyOwne
     owner, judgement = examined.owner, examined.judgement
     facts = ""
     if isinstance(owner, OwnerRecord):
+        if judgement.reason == HELD_HERE:  # which of our handles
+            facts += f", instance {owner.instance_id}"
         facts += f"; token {owner.token}"
         if owner.lease is not None:
             left = examined.ends_in
