@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+_LOST = "what it stands on was lost"  # by which such cancellations are told from those of others
+
 
 class Scope:
     """The body of an ``async with``, in the task that entered it. Works as :func:`asyncio.timeout` does.
@@ -35,7 +37,7 @@ class Scope:
         if not self._left and not self._cancelled:
             since = self._task.cancelling() - self._cancelling
             self._handled = max(0, since - 1 if _is_being_cancelled(self._task) else since)
-            self._cancelled = self._task.cancel()
+            self._cancelled = self._task.cancel(_LOST)
 
     async def leave(self, error: BaseException | None) -> None:
         """The body is over with *error*; raises what is to leave instead, if anything is.
@@ -48,8 +50,10 @@ class Scope:
         outside = 0
         if self._cancelled:
             await self._absorb(error)
-            outside = self._task.uncancel() - self._cancelling - self._handled
-            outside += self._handled > 0 and _was_cancelled_before(error)
+            ours, others = _cancellations(error)
+            handled = max(0, self._handled - max(0, ours - 1))  # those for the loss of what is around it are not over
+            outside = self._task.uncancel() - self._cancelling - handled
+            outside += handled > 0 and others > 0
         if isinstance(error, asyncio.CancelledError) or error is None:
             if outside <= 0:
                 raise self._error() from error
@@ -85,9 +89,13 @@ def _is_being_cancelled(task: asyncio.Task[object]) -> bool:
     return type(waiter) is not asyncio.Future and bool(getattr(waiter, "_cancel_requested", True))
 
 
-def _was_cancelled_before(error: BaseException | None) -> bool:
-    """Whether *error* is a cancellation that came while another one was being handled."""
-    context = error.__context__ if isinstance(error, asyncio.CancelledError) else None
-    while context is not None and not isinstance(context, asyncio.CancelledError):
-        context = context.__context__
-    return context is not None
+def _cancellations(error: BaseException | None) -> tuple[int, int]:
+    """How many cancellations for a loss, and by others, *error* comes from: each while the one before was handled."""
+    ours = others = 0
+    chain = error if isinstance(error, asyncio.CancelledError) else None
+    while chain is not None:
+        if isinstance(chain, asyncio.CancelledError):
+            ours += chain.args[:1] == (_LOST,)
+            others += chain.args[:1] != (_LOST,)
+        chain = chain.__context__  # type: ignore[assignment]
+    return ours, others

@@ -8,6 +8,8 @@ from weakref import ref
 
 from ownership import OwnershipLostError
 
+_LOST = "what it stands on was lost"  # by which our cancellations are told from those of others
+
 
 class Block:
     """One body, in the task that entered it. It is ended as :func:`asyncio.timeout` ends one."""
@@ -35,7 +37,7 @@ class Block:
             since = task.cancelling() - self._cancelling
             self._handled = max(0, since - 1 if _is_being_cancelled(task) else since)
             self._cancelled = True
-            task.cancel()
+            task.cancel(_LOST)
 
     def _entered_by(self) -> asyncio.Task[object] | None:
         return None if self._task is None else self._task()
@@ -60,13 +62,14 @@ class Block:
         """
         self.abandon()
         task, outside = self._entered_by(), False
+        ours, others = _cancellations(error)
+        handled = max(0, self._handled - max(0, ours - 1))  # those for the loss of what is around it are not over
         if task is not None and self._cancelled:
-            outside = task.uncancel() > self._cancelling + self._handled
+            outside = task.uncancel() > self._cancelling + handled or (handled > 0 and others > 0)
         if loss is None:
             return None
         if error is None:
             return asyncio.CancelledError() if outside or _is_being_cancelled(asyncio.current_task()) else loss
-        outside |= self._handled > 0 and _was_cancelled_before(error)
         if isinstance(error, asyncio.CancelledError) and self._cancelled and not outside:
             return loss
         if _says(error, loss):
@@ -96,12 +99,16 @@ def _is_being_cancelled(task: asyncio.Task[object] | None) -> bool:
     return type(waiter) is not asyncio.Future and bool(getattr(waiter, "_cancel_requested", True))
 
 
-def _was_cancelled_before(error: BaseException) -> bool:
-    """Whether *error* is a cancellation that came while another one was being handled."""
-    context = error.__context__
-    while context is not None and not isinstance(context, asyncio.CancelledError):
-        context = context.__context__
-    return isinstance(error, asyncio.CancelledError) and context is not None
+def _cancellations(error: BaseException | None) -> tuple[int, int]:
+    """How many cancellations for a loss, and by others, *error* comes from: each while the one before was handled."""
+    ours = others = 0
+    chain = error if isinstance(error, asyncio.CancelledError) else None
+    while chain is not None:
+        if isinstance(chain, asyncio.CancelledError):
+            ours += chain.args[:1] == (_LOST,)
+            others += chain.args[:1] != (_LOST,)
+        chain = chain.__context__  # type: ignore[assignment]
+    return ours, others
 
 
 def _says(error: BaseException, loss: OwnershipLostError) -> bool:

@@ -79,11 +79,9 @@ class Held:
         if self._standing.held:
             try:
                 self._standing.verify()
-            except OwnershipLostError as loss:
-                return loss.with_traceback(None)
-            except (OSError, OwnershipError):  # it cannot be told, and is let go
+            except (OSError, OwnershipError):  # it is; or it cannot be told, and is let go
                 pass
-        return None
+        return self._loss()
 
     async def __aenter__(self) -> Self:
         self._standing.__enter__()
