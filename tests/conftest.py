@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from leases import _seat
 from tests.support import warm
 
 REAL = {"integration", "crash"}
@@ -69,3 +70,12 @@ def open_directory() -> Iterator[Path]:
     path.chmod(0o755)
     yield path
     shutil.rmtree(path, ignore_errors=True)
+
+
+@pytest.fixture(autouse=True)
+def seats() -> Iterator[None]:
+    """Whoever drove a task in this process is not looked after any more by its keeper."""
+    yield
+    if _seat._held:
+        _seat._leave()
+        _seat._held.clear()

@@ -381,6 +381,8 @@ def test_no_handler_that_raises_leaves_a_file_open(tmp_path: Path, what: str) ->
         for count, point in enumerate(broken_off_everywhere(operations[what]), 1):
             if count % 50 == 0:
                 gc.collect()
-            leaked = [one for one in collections.Counter(open_descriptors()) - before if ".leases" not in one]
+            opened = collections.Counter(open_descriptors()) - before
+            # the keeper may be looking at a guard at any moment
+            leaked = [one for one in opened if ".leases" not in one and not one.startswith("/proc/")]
             assert not leaked, point
         assert count > 5

@@ -197,11 +197,15 @@ class Interrupter:
         """Do *operation*, interrupted at point *number* (from 1); :attr:`point` stays empty if it has fewer."""
         self._left = number
         self.point = ""
+        collects = gc.isenabled()
+        gc.disable()  # what the collector calls is not part of the operation
         sys.setprofile(self._look)
         try:
             return operation()
         finally:
             sys.setprofile(None)
+            if collects:
+                gc.enable()
 
     def _look(self, frame: types.FrameType, event: str, called: Any) -> None:
         if event not in ("call", "c_return") or frame.f_code.co_filename in self._ignored:
