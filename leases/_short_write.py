@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import errno
 import os
-import resource
+from types import ModuleType
+
+resource: ModuleType | None
+try:
+    import resource
+except ImportError:  # Windows
+    resource = None
 
 
 def short_write(size: int) -> OSError:
@@ -12,6 +18,13 @@ def short_write(size: int) -> OSError:
 
     :param size: that the file would have had
     """
-    limit = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
-    number = errno.EFBIG if limit != resource.RLIM_INFINITY and size > limit else errno.ENOSPC
+    number = errno.EFBIG if _is_limited(size) else errno.ENOSPC
     return OSError(number, os.strerror(number))
+
+
+def _is_limited(size: int) -> bool:
+    """Whether this process may make no file of *size* bytes."""
+    if resource is None:
+        return False
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
+    return bool(limit != resource.RLIM_INFINITY and size > limit)

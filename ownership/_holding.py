@@ -172,7 +172,8 @@ class Holding:
     def require_held(self) -> None:
         """:raises OwnershipLostError: this handle stands for nothing here and now"""
         if self.process != os.getpid():
-            raise not_ours(self.primary, f"it belongs to process {self.process}, of which this is a forked child")
+            why = f"it belongs to process {self.process}, of which this is a forked child"
+            raise not_ours(self.primary, why, State.FORKED)
         if self.state is State.HELD:
             return
         if self.state is State.LOST:

@@ -13,7 +13,7 @@ _FACTS = {
     "broken": "it was evicted by a break, or somebody owned it in between",
     "expired": "its lease ran out unrenewed, and it was evicted",
 }
-_GIVEN_UP = {State.CLOSED: "retired", State.HANDED_OVER: "handed-over"}
+_GIVEN_UP = {State.CLOSED: "retired", State.HANDED_OVER: "handed-over", State.FORKED: "forked"}
 
 
 def is_later(owner: OwnerIdentity | None, token: int, our_token: int, our_instance: str) -> bool:
@@ -61,6 +61,6 @@ def lost_error(
 
 def not_ours(resource: Resource, why: str, state: State = State.RELEASED) -> OwnershipLostError:
     """What to tell whoever uses a handle that stands for nothing here and now."""
-    reason = "forked" if "forked" in why else _GIVEN_UP.get(state, "released")
+    reason = _GIVEN_UP.get(state, "released")
     hint = "use handover() and adopt() to pass a claim to a child" if reason == "forked" else "acquire it again"
     return OwnershipLostError(f"{resource.shown} is not ours: {why}", reason=reason, resource=resource.path, hint=hint)
