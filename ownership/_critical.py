@@ -48,10 +48,12 @@ class Critical:
     """
 
     leaving: weakref.ref[Callable[..., None]] | None = None
+    _inside: Inside | None = None  # what we are inside of, perhaps with others around us
     _given_up: list[Callable[[], object]] | None = None  # to give it up inside is refused
 
     def __init__(self, holding: Holding, timeout: float) -> None:
         self._holds: dict[Guard, Hold] = {}
+        self._member = object()
         self._timeout = timeout
         self._holding = holding
 
@@ -76,10 +78,15 @@ class Critical:
         holding = self._holding
         leave_stale(holding)
         holding.require_held()
-        if holding.inside is None or not holding.inside.is_here:
-            self.__class__ = _Entered
+        self.__class__ = _Entered
+        is_over = partial(_is_over, weakref.ref(self), self.leaving)
+        inside = holding.inside
+        if inside is None or not inside.is_here:
             self._lock(holding.clock.monotonic() + self._timeout)
-            holding.inside = Inside(threading.get_ident(), self._holds, self.leaving, self._given_up)
+            inside = Inside(threading.get_ident(), self._holds, {}, self._given_up)
+        self._inside = inside
+        inside.members[self._member] = is_over
+        holding.inside = inside
         holding.verify()
         renew_late(holding)
         holding.require_held()
@@ -116,10 +123,14 @@ class Critical:
         self.leave()
 
     def _leave(self) -> None:
-        """May be repeated until it is done."""
-        _free(self._holding, self._holds)
+        """May be repeated until it is done. The guards are held until the last one inside has left."""
+        inside = self._inside
+        if inside is not None:
+            inside.members.pop(self._member, None)
+        if inside is None or not inside.members:
+            _free(self._holding, self._holds if inside is None else inside.holds)
         self._holds = {}
-        self.leaving = None
+        self._inside = self.leaving = None
         self.__class__ = Critical
 
 
@@ -127,6 +138,11 @@ def _exit(
     section: Critical, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
 ) -> None:
     section.leave()
+
+
+def _is_over(section: weakref.ref[Critical], leaving: weakref.ref[Callable[..., None]] | None) -> bool:
+    """Whether nobody can be in *section* any more: it is gone, or nobody is left to leave it."""
+    return section() is None or (leaving is not None and leaving() is None)
 
 
 def _free(holding: Holding, holds: dict[Guard, Hold]) -> None:
@@ -152,7 +168,7 @@ class _Entered(Critical):
     """
 
     def __del__(self) -> None:
-        self._leave()
+        self.leave()
 
 
 def leave_stale(holding: Holding) -> None:

@@ -8,8 +8,7 @@ import random
 import stat
 import threading
 import time
-import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
 from filelock import lock_descriptor
@@ -243,8 +242,8 @@ class Inside(NamedTuple):
     """A thread that holds several guards for longer than a call."""
 
     thread: int
-    holds: Mapping[Guard, Hold]
-    leaving: weakref.ref[Callable[..., None]] | None = None  # what its ``with`` statement is going to call
+    holds: dict[Guard, Hold]
+    members: dict[object, Callable[[], bool]]  # who is inside, one within the other, and whether that one is over
     given_up: list[Callable[[], object]] | None = None  # inside it, to be carried out afterwards; ``None``: refused
 
     @property
@@ -254,7 +253,7 @@ class Inside(NamedTuple):
     @property
     def is_over(self) -> bool:
         """Whether nobody can be in it any more: nobody is left to leave it."""
-        return self.leaving is not None and self.leaving() is None
+        return all(is_over() for is_over in list(self.members.values()))
 
     def hold_of(self, part: Guarded) -> Hold | None:
         """That of *part*'s guard, if this is the thread; locked again, should the program have closed it.

@@ -47,15 +47,16 @@ class Scope:
         self._left = True
         if not self._lost:
             return
-        outside = 0
+        outside = False
         if self._cancelled:
             await self._absorb(error)
             ours, others = _cancellations(error)
             handled = max(0, self._handled - max(0, ours - 1))  # those for the loss of what is around it are not over
-            outside = self._task.uncancel() - self._cancelling - handled
-            outside += handled > 0 and others > 0
+            left = self._task.uncancel() - self._cancelling
+            handled = min(handled, left)  # a timeout takes its own back
+            outside = left > handled or (handled > 0 and others > 0)
         if isinstance(error, asyncio.CancelledError) or error is None:
-            if outside <= 0:
+            if not outside:
                 raise self._error() from error
             if error is None:
                 raise asyncio.CancelledError

@@ -115,7 +115,7 @@ def listen(
 
 async def ensure(
     address: StrPath,
-    command: Sequence[str | PathLike[str]] | None,
+    command: Sequence[str | PathLike[str]] | None = None,
     timeout: float | None = 10.0,
     *,
     match: Mapping[str, Any] | None = None,

@@ -65,7 +65,9 @@ class Block:
         ours, others = _cancellations(error)
         handled = max(0, self._handled - max(0, ours - 1))  # those for the loss of what is around it are not over
         if task is not None and self._cancelled:
-            outside = task.uncancel() > self._cancelling + handled or (handled > 0 and others > 0)
+            left = task.uncancel() - self._cancelling
+            handled = min(handled, left)  # a timeout takes its own back
+            outside = left > handled or (handled > 0 and others > 0)
         if loss is None:
             return None
         if error is None:

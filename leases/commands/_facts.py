@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import os
 import shlex
 from typing import Any
 
@@ -147,6 +148,7 @@ def remedy(one: Inspection, registry: str | None = None) -> str:
     path = shlex.quote(shown(one.resource))
     if registry is not None:
         path = f"--registry {shlex.quote(shown(registry))} {path}"
+    single = "--resource " if os.path.isdir(one.resource) else ""  # else it would mean whatever is in it
     match one.verdict:
         case Verdict.FREE:
             return ""
@@ -155,9 +157,11 @@ def remedy(one: Inspection, registry: str | None = None) -> str:
         case Verdict.STOPPED if one.owner is not None:
             return f"kill -CONT {one.owner.pid} lets it go on; leasectl wait {path} returns when nobody holds it"
         case Verdict.GONE | Verdict.ZOMBIE | Verdict.REUSED | Verdict.EXPIRED:
-            return f"the next acquire takes over by itself; leasectl reclaim {path} removes the record now"
+            return f"the next acquire takes over by itself; leasectl reclaim {single}{path} removes the record now"
         case _ if is_unclaimed(one):
-            return f"the next acquire takes over, after a second at most; leasectl reclaim {path} removes it now"
+            return (
+                f"the next acquire takes over, after a second at most; leasectl reclaim {single}{path} removes it now"
+            )
         case _:
             return f"if you know that its owner is gone: leasectl break {path} --token {one.token}"
 

@@ -31,7 +31,7 @@ _IDENTITY = ("pid", "start_id", "instance_id", "token")
 
 
 class CommandError(Exception):
-    """CMD could not be started."""
+    """CMD could not be started, or the command itself has failed: with an exit code of its own."""
 
     def __init__(self, message: str, exit_code: int, hint: str) -> None:
         super().__init__(message)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
+
 import click
 
 from leases.commands._facts import as_data
+from leases.commands._failure import CommandError
 from leases.commands._options import PATH, arguments, common
 from leases.commands._output import say, shown, write, write_json
 from ownership import Fence, OwnerRef, inspect, renew
@@ -33,7 +36,11 @@ def command(path: str | None, registry: str | None, as_json: bool) -> int:
       76  it is not that owner's any more
     """
     ref = _owner(path, registry)
-    if not renew(ref):
+    try:
+        held = renew(ref)
+    except RuntimeError as error:  # of another time namespace
+        raise CommandError(str(error), 1, "run leasectl renew where its owner runs") from None
+    if not held:
         with Fence(ref) as fence:
             fence.wait(_GONE)
             fence.check()
@@ -55,9 +62,15 @@ def _owner(path: str | None, registry: str | None) -> OwnerRef:
     try:
         with arguments():
             ref = OwnerRef.from_env()
+            if registry is not None and os.path.realpath(registry) != ref.registry:
+                raise click.UsageError(f"LEASES_OWNER is about {_where(ref)}, not about {shown(registry)}", context)
             if path is None or inspect(path, registry=registry or ref.registry).resource == ref.path:
                 return ref
     except LookupError as error:
         hint = "start it by leasectl run --ttl SECONDS --no-auto-renew PATH -- CMD"
         raise click.UsageError(f"{error}; {hint}", context) from None
     raise click.UsageError(f"LEASES_OWNER is about {shown(ref.path)}, not about {shown(path)}", context)
+
+
+def _where(ref: OwnerRef) -> str:
+    return "no registry" if ref.registry is None else f"the registry {shown(ref.registry)}"

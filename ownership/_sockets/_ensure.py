@@ -21,7 +21,7 @@ from ownership._sockets._start import checked_command
 
 def ensure(
     address: StrPath,
-    command: Sequence[str | os.PathLike[str]] | None,
+    command: Sequence[str | os.PathLike[str]] | None = None,
     timeout: float | None = 10.0,
     *,
     match: Mapping[str, Any] | None = None,

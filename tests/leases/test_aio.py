@@ -568,6 +568,21 @@ def test_a_cancellation_from_outside_stays_one_whenever_the_loss_comes(tmp_path:
     run(main())
 
 
+def test_a_timeout_inside_makes_no_cancellation_of_a_loss_during_its_clean_up(tmp_path: Path) -> None:
+    async def main() -> None:
+        with pytest.raises(LeaseLostError):
+            async with aio.acquire(tmp_path / "x", ttl=30.0) as lease:
+                async with asyncio.timeout(0.01):
+                    try:
+                        await asyncio.sleep(60)
+                    finally:
+                        lose(lease)
+                        await asyncio.sleep(60)
+        assert asyncio.current_task().cancelling() == 0  # type: ignore[union-attr]
+
+    run(main())
+
+
 def test_what_was_lost_just_before_the_body_ended_is_told(tmp_path: Path) -> None:
     """Before the keeper had a tick: it is looked at once more at the end."""
 

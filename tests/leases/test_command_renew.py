@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 import ownership
-from tests.support.cli import LEASECTL, Held, Leasectl, environment, holding, leasectl, started
+from tests.support.cli import LEASECTL, Held, Leasectl, environment, holding, started
+from tests.support.cli import leasectl as run_leasectl
 from tests.support.namespaces import needs_linux_root
 from tests.support.records import file_of
 from tests.support.waiting import eventually
@@ -100,6 +101,27 @@ def test_another_resource_is_not_renewed(leasectl: Leasectl, tmp_path: Path, mon
         assert file_of(tmp_path / "x").read_bytes() == before
 
 
+def test_another_registry_is_not_renewed_in(
+    leasectl: Leasectl, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    registry = tmp_path / "registry"
+    registry.mkdir(mode=0o700)
+    with ownership.acquire("/data/x", ttl=600, auto_renew=False, registry=registry) as claim:
+        works_for(monkeypatch, claim)
+        assert leasectl("renew", "--registry", registry).code == 0
+        said = leasectl("renew", "--registry", tmp_path)
+        assert said.code == 2
+        assert f"LEASES_OWNER is about the registry {registry}" in said.err
+
+
+def test_the_clock_of_another_time_namespace_renews_nothing(tmp_path: Path) -> None:
+    with ownership.acquire(tmp_path / "x", ttl=600, auto_renew=False) as claim:
+        prefix = ("unshare", "-T", "--monotonic", "1000", "--fork", "--kill-child")
+        done = run_leasectl("renew", prefix=prefix, env=claim.ref.to_env())
+        assert done.returncode == 1
+        assert "measured by the clock of another time namespace" in done.stderr
+
+
 def test_a_variable_that_says_nothing_is_a_usage_error(leasectl: Leasectl, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LEASES_OWNER", "{}")
     said = leasectl("renew")
@@ -183,7 +205,7 @@ def test_leasectl_itself_does_not_renew_what_its_command_has_to(tmp_path: Path) 
     path = tmp_path / "x"
     with holding(path, "--ttl", "1", "--no-auto-renew") as held:
         eventually(lambda: ownership.inspect(path).verdict == "expired")
-        assert leasectl("show", path).returncode == 15
+        assert run_leasectl("show", path).returncode == 15
         held.end_input()
         assert held.ended()[0] == 0
     assert ownership.inspect(path).verdict == "free"

@@ -192,3 +192,12 @@ def test_failures_and_usage_are_among_the_exit_codes_in_the_help(leasectl: Lease
     said = leasectl(command, "--help").out
     assert re.search(r"^ +1  \S", said, re.MULTILINE)
     assert re.search(r"^ +2  usage", said, re.MULTILINE)
+
+
+def test_what_removes_the_record_of_a_directory_removes_no_other(leasectl: Leasectl, tmp_path: Path) -> None:
+    (tmp_path / "x").mkdir()
+    with resource(tmp_path / "x", "gone"):
+        remedy = leasectl("show", tmp_path / "x", "--json").json["remedy"]
+        assert f"leasectl reclaim --resource {tmp_path / 'x'} removes" in remedy
+        assert leasectl("reclaim", "--resource", tmp_path / "x").code == 0
+        assert ownership.inspect(tmp_path / "x").verdict == "free"

@@ -363,3 +363,44 @@ def test_a_release_that_was_broken_off_is_carried_on_by_the_next(tmp_path: Path)
         if not interrupter.point:
             break
     assert number > 30
+
+
+def test_a_section_that_was_never_left_does_not_end_under_the_next_one(tmp_path: Path) -> None:
+    """Whenever the collector finds it."""
+    with ownership.acquire(tmp_path / "x") as claim:
+        stack: Any = contextlib.ExitStack()
+        stack.enter_context(claim.critical())
+        circle = [stack]
+        circle.append(circle)
+        del stack, circle
+        with claim.critical():
+            gc.collect()
+            assert guarded(tmp_path / "x")
+        assert not guarded(tmp_path / "x")
+
+
+def test_the_guard_is_held_until_the_last_one_inside_has_left(tmp_path: Path) -> None:
+    """In whatever order they leave."""
+    with ownership.acquire(tmp_path / "x") as claim, contextlib.ExitStack() as stack:
+        stack.enter_context(claim.critical())
+        with claim.critical():
+            stack.close()
+            assert guarded(tmp_path / "x")
+            claim.verify()
+        assert not guarded(tmp_path / "x")
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_a_section_that_is_dropped_is_left_although_a_handler_raises_meanwhile(tmp_path: Path) -> None:
+    with ownership.acquire(tmp_path / "x") as claim:
+        interrupter = Interrupter(break_off, (__file__,))
+        for number in itertools.count(1):
+            stacks = [contextlib.ExitStack()]
+            stacks[0].enter_context(claim.critical())
+            with contextlib.suppress(Broken):
+                interrupter.run(number, stacks.clear)
+            claim.verify()  # even if its finaliser could do nothing
+            assert not guarded(tmp_path / "x"), interrupter.point
+            if not interrupter.point:
+                break
+        assert number > 5
