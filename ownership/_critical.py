@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 import weakref
 from collections.abc import Callable
 from functools import partial
 from types import TracebackType
 from typing import Any
 
-from ownership._guard import Guard, Interrupting
+from ownership._guard import Interrupting
 from ownership._hold import Hold, Inside
 from ownership._holding import Holding
 from ownership._pinned import DirectoryChanged
@@ -30,7 +29,7 @@ class _Leaving:
         if section is None:
             return _exit
         leaving = partial(_exit, section)
-        if section.leaving is None and section.__class__ is Critical:  # it is about to be entered
+        if section.leaving is None and not section.is_inside:  # it is about to be entered
             section.leaving = weakref.ref(leaving, section.dropped)
         return leaving
 
@@ -52,13 +51,17 @@ class Critical:
     _given_up: list[Callable[[], object]] | None = None  # to give it up inside is refused
 
     def __init__(self, holding: Holding, timeout: float) -> None:
-        self._holds: dict[Guard, Hold] = {}
         self._member = object()
         self._timeout = timeout
         self._holding = holding
 
     def __enter__(self) -> None:
         """See :meth:`ownership.Claim.critical`."""
+        leave_stale(self._holding)
+        if self.is_inside:
+            raise RuntimeError(
+                f"this section of {self._holding.primary.shown} is entered already: call critical() again"
+            )
         try:
             self._enter()
         except BaseException:
@@ -66,6 +69,10 @@ class Critical:
             raise
 
     __exit__ = _Leaving()
+
+    @property
+    def is_inside(self) -> bool:
+        return self._inside is not None and self._member in self._inside.members
 
     def put_off(self, given_up: list[Callable[[], object]]) -> None:
         """To be called before it is entered: it is the section of a call of this library, not one of the program.
@@ -76,36 +83,37 @@ class Critical:
 
     def _enter(self) -> None:
         holding = self._holding
-        leave_stale(holding)
         holding.require_held()
-        self.__class__ = _Entered
-        is_over = partial(_is_over, weakref.ref(self), self.leaving)
+        self.__class__ = _Entering
         inside = holding.inside
-        if inside is None or not inside.is_here:
-            self._lock(holding.clock.monotonic() + self._timeout)
-            inside = Inside(threading.get_ident(), self._holds, {}, self._given_up)
-        self._inside = inside
-        inside.members[self._member] = is_over
+        if inside is not None and inside.is_here:
+            self._inside = inside
+        else:
+            self._inside = inside = Inside(self._given_up)
+            self._lock(inside, holding.clock.monotonic() + self._timeout)
+        gone = weakref.ref(self, partial(_drop, holding, inside, self._member))
+        inside.members[self._member] = partial(_is_over, gone, self.leaving)
         holding.inside = inside
+        self.__class__ = Critical
         holding.verify()
         renew_late(holding)
         holding.require_held()
 
-    def _lock(self, deadline: float) -> None:
-        holding, thread = self._holding, threading.get_ident()
+    def _lock(self, inside: Inside, deadline: float) -> None:
+        holding = self._holding
         for _ in range(_FOLLOWED):
             try:
                 for part in holding.parts:  # in the order in which everybody locks guards
                     if part.place is None:
                         holding.require_held()
-                    if thread in part.guard.inside:
+                    if inside.thread in part.guard.inside:
                         raise Interrupting(part.guard).told()
                     part.place.directory.ensure_open()
-                    hold = self._holds[part.guard] = Hold(part.guard, thread)
+                    hold = inside.holds[part.guard] = Hold(part.guard, inside.thread)
                     hold.enter(deadline, holding.clock, True)
                 return
             except DirectoryChanged:
-                self._leave()
+                _free(holding, inside)
                 for part in holding.parts:
                     holding.require_held()
                     part.follow()
@@ -124,12 +132,8 @@ class Critical:
 
     def _leave(self) -> None:
         """May be repeated until it is done. The guards are held until the last one inside has left."""
-        inside = self._inside
-        if inside is not None:
-            inside.members.pop(self._member, None)
-        if inside is None or not inside.members:
-            _free(self._holding, self._holds if inside is None else inside.holds)
-        self._holds = {}
+        if self._inside is not None:
+            _drop(self._holding, self._inside, self._member)
         self._inside = self.leaving = None
         self.__class__ = Critical
 
@@ -145,27 +149,38 @@ def _is_over(section: weakref.ref[Critical], leaving: weakref.ref[Callable[..., 
     return section() is None or (leaving is not None and leaving() is None)
 
 
-def _free(holding: Holding, holds: dict[Guard, Hold]) -> None:
-    """May be repeated until it is done."""
-    inside = holding.inside
-    given_up = None
-    if inside is not None and inside.holds is holds:
-        given_up = inside.given_up
-        holding.inside = None
-    for hold in list(holds.values()):
-        hold.leave()
-    for guard in list(holds):
-        guard.catch_up()  # what was put off until it is free
-    holds.clear()
-    while given_up:
-        given_up.pop()()
+def _drop(holding: Holding, inside: Inside, member: object, _: object = None) -> None:
+    """*member* is not inside any more; perhaps since nothing is left of its section, which nobody has left.
 
-
-class _Entered(Critical):
-    """Left by its finaliser if a signal handler raised before the block began, or after it was over.
-
-    Of its own only meanwhile: whatever a handler raises inside a finaliser is lost.
+    That is not for its finaliser to find: what a handler raises in one may be kept by whoever collects lost exceptions,
+    and the section with it.
     """
+    inside.members.pop(member, None)
+    if not inside.members:
+        _free(holding, inside)
+
+
+def _free(holding: Holding, inside: Inside) -> None:
+    """May be repeated until it is done, but not by a handler in the midst of it."""
+    if inside.is_being_left:
+        return
+    inside.is_being_left = True
+    try:
+        for hold in list(inside.holds.values()):
+            hold.leave()
+        if holding.inside is inside:
+            holding.inside = None
+        for guard in list(inside.holds):
+            guard.catch_up()  # what was put off until it is free
+        inside.holds.clear()
+    finally:
+        inside.is_being_left = False
+    while inside.given_up:
+        inside.given_up.pop()()
+
+
+class _Entering(Critical):
+    """Left by its finaliser if handlers raised, one while another was cleaned up after, before anybody was inside."""
 
     def __del__(self) -> None:
         self.leave()
@@ -174,8 +189,9 @@ class _Entered(Critical):
 def leave_stale(holding: Holding) -> None:
     """Leave what this thread is inside only because signal handlers raised, one while another was cleaned up after."""
     inside: Any = holding.inside
-    if inside is not None and inside.is_here and inside.is_over:
-        _free(holding, inside.holds)
+    if inside is not None and inside.is_of_this_thread and inside.is_over:
+        inside.members.clear()
+        _free(holding, inside)
 
 
 def waits(holding: Holding, give_up: Callable[[], bool], rest: Callable[[], object]) -> bool:
@@ -202,4 +218,4 @@ def let_wait(holding: Holding) -> None:
     """Whatever section this thread is inside, giving *holding* up waits for its end from now on."""
     inside = holding.inside
     if inside is not None and inside.is_here and inside.given_up is None:
-        holding.inside = inside._replace(given_up=[])
+        inside.given_up = []

@@ -9,7 +9,7 @@ import stat
 import threading
 import time
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 from filelock import lock_descriptor
 
@@ -238,17 +238,30 @@ class Guarded(Protocol):
     guard: Guard
 
 
-class Inside(NamedTuple):
-    """A thread that holds several guards for longer than a call."""
+class Inside:
+    """A thread that holds several guards for longer than a call.
 
-    thread: int
-    holds: dict[Guard, Hold]
-    members: dict[object, Callable[[], bool]]  # who is inside, one within the other, and whether that one is over
-    given_up: list[Callable[[], object]] | None = None  # inside it, to be carried out afterwards; ``None``: refused
+    :ivar members: who is inside, one within the other, and whether that one is over
+    :ivar given_up: inside it, to be carried out afterwards; ``None``: refused
+    """
+
+    __slots__ = ("given_up", "holds", "is_being_left", "members", "thread")
+
+    def __init__(self, given_up: list[Callable[[], object]] | None) -> None:
+        self.thread = threading.get_ident()
+        self.holds: dict[Guard, Hold] = {}
+        self.members: dict[object, Callable[[], bool]] = {}
+        self.given_up = given_up
+        self.is_being_left = False
+
+    @property
+    def is_of_this_thread(self) -> bool:
+        return self.thread == threading.get_ident()
 
     @property
     def is_here(self) -> bool:
-        return self.thread == threading.get_ident()
+        """Whether this thread is in it, and not about to leave it."""
+        return self.is_of_this_thread and bool(self.members)
 
     @property
     def is_over(self) -> bool:

@@ -22,7 +22,7 @@ import ownership
 from ownership import Verdict
 from tests.support.injection import Interrupter
 from tests.support.namespaces import AS_NOBODY, NOBODY, needs_linux_root, other_accounts_can_run_us
-from tests.support.processes import HERD, Contender, eventually, lock_directory, run, running, state_of, stopped
+from tests.support.processes import HERD, Contender, eventually, lock_directory, run, running, stopped
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc and credentials")
 
@@ -545,7 +545,7 @@ def test_who_inherited_the_socket_of_a_dead_owner_blocks_nobody(path: Path) -> N
     """
     with running(body, path) as owner:
         child = owner.hear()
-        eventually(lambda: state_of(owner.pid) == "Z")
+        eventually(lambda: ownership.inspect(path).verdict is Verdict.ZOMBIE)  # its other threads have ended, too
         try:
             assert dialled(path) == 0  # though nobody will accept
             with ownership.listen(path) as owned:

@@ -404,3 +404,17 @@ def test_a_section_that_is_dropped_is_left_although_a_handler_raises_meanwhile(t
             if not interrupter.point:
                 break
         assert number > 5
+
+
+def test_a_section_that_is_entered_is_not_entered_again(tmp_path: Path) -> None:
+    """It would be left with the inner block."""
+    with ownership.acquire(tmp_path / "x") as claim:
+        section = claim.critical()
+        with section:
+            with pytest.raises(RuntimeError, match=r"call critical\(\) again"), section:
+                pass
+            assert guarded(tmp_path / "x")
+        assert not guarded(tmp_path / "x")
+        with section:
+            assert guarded(tmp_path / "x")
+        assert not guarded(tmp_path / "x")

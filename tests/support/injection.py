@@ -21,6 +21,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 import traceback
 import types
@@ -29,6 +30,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 BEGIN, END = "/marker/begin", "/marker/end"
 
@@ -41,6 +43,8 @@ READING = ("fstat", "newfstatat", "statx", "lstat", "stat", "pread64", "read", "
 ENDING = ("close", "clone", "clone3")
 CALLS = (*CHANGING, *MAKING, *READING, *ENDING)
 MARKERS = ("access", "faccessat", "faccessat2")
+_FUNCTIONS = (types.BuiltinFunctionType, types.MethodDescriptorType)
+_TOOL = 4  # of sys.monitoring, which names 0 to 2 and 5 for others
 
 
 @dataclass(frozen=True)
@@ -191,31 +195,69 @@ class Interrupter:
         self._act = act
         self._ignored = (__file__, *ignored)
         self._left = 0
+        self._thread = 0
         self.point = ""
 
     def run(self, number: int, operation: Callable[[], Any]) -> Any:
         """Do *operation*, interrupted at point *number* (from 1); :attr:`point` stays empty if it has fewer."""
         self._left = number
+        self._thread = threading.get_ident()
         self.point = ""
+        from ownership import _pinned
+
         collects = gc.isenabled()
         gc.disable()  # what the collector calls is not part of the operation
-        sys.setprofile(self._look)
+        never = 1 << 62  # a fresh file is read again: were it not always one, later runs would have fewer points
         try:
-            return operation()
+            with mock.patch.multiple(_pinned, _FINE_NS=never, _COARSE_NS=never):
+                self._watch()
+                try:
+                    return operation()
+                finally:
+                    self._ignore()
         finally:
-            sys.setprofile(None)
             if collects:
                 gc.enable()
 
-    def _look(self, frame: types.FrameType, event: str, called: Any) -> None:
-        if event not in ("call", "c_return") or frame.f_code.co_filename in self._ignored:
+    def _watch(self) -> None:
+        if sys.version_info < (3, 12):
+            sys.setprofile(self._profile)
+        else:  # where profiling stops at times while other threads begin and end
+            monitoring, events = sys.monitoring, sys.monitoring.events
+            monitoring.use_tool_id(_TOOL, "interrupter")
+            monitoring.register_callback(_TOOL, events.PY_START, self._started)
+            monitoring.register_callback(_TOOL, events.C_RETURN, self._returned)
+            monitoring.set_events(_TOOL, events.PY_START | events.CALL)
+
+    def _ignore(self) -> None:
+        if sys.version_info < (3, 12):
+            sys.setprofile(None)
+        else:
+            sys.monitoring.set_events(_TOOL, 0)
+            sys.monitoring.free_tool_id(_TOOL)
+
+    def _profile(self, frame: types.FrameType, event: str, called: Any) -> None:
+        if event == "call":
+            self._look(frame.f_code, frame.f_lineno)
+        elif event == "c_return":
+            self._look(frame.f_code, frame.f_lineno, called)
+
+    def _started(self, code: types.CodeType, _: int) -> None:
+        self._look(code, code.co_firstlineno)
+
+    def _returned(self, code: types.CodeType, _: int, called: Any, first: object) -> None:
+        if isinstance(called, _FUNCTIONS):  # not an object that is made, and would be lost again
+            self._look(code, sys._getframe(1).f_lineno, called)
+
+    def _look(self, code: types.CodeType, line: int, called: Any = None) -> None:
+        if self._thread != threading.get_ident() or code.co_filename in self._ignored:
             return
-        if event == "call" and frame.f_code.co_flags & inspect.CO_GENERATOR:
+        if called is None and code.co_flags & inspect.CO_GENERATOR:
             return  # may be told when one is closed, and handlers do not run there
         self._left -= 1
         if self._left == 0:
-            after = f" after {called.__name__}" if event == "c_return" else ""
-            self.point = f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno} {frame.f_code.co_name}{after}"
+            after = "" if called is None else f" after {getattr(called, '__name__', called)}"
+            self.point = f"{os.path.basename(code.co_filename)}:{line} {code.co_name}{after}"
             self._act()
 
 
