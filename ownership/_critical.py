@@ -9,8 +9,9 @@ from types import TracebackType
 from typing import Any
 
 from ownership._guard import Interrupting
-from ownership._hold import Hold, Inside
+from ownership._hold import Hold
 from ownership._holding import Holding
+from ownership._inside import Inside
 from ownership._pinned import DirectoryChanged
 from ownership._renewal import renew_late
 

@@ -14,7 +14,8 @@ from ownership._clock import Clock
 from ownership._errors import OwnershipError, OwnershipLostError
 from ownership._flag import Flag
 from ownership._guard import PATIENCE, Interrupting
-from ownership._hold import Hold, Inside
+from ownership._hold import Hold
+from ownership._inside import Inside
 from ownership._locking import locked
 from ownership._log import log, tell
 from ownership._loss import lost_error, not_ours, reason_of
