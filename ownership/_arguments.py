@@ -40,12 +40,14 @@ def checked_seconds(seconds: float, name: str) -> float:
 
 def checked_terms(ttl: float | None, auto_renew: bool) -> LeaseTerms | None:
     """The terms of a lease, ``None`` without a *ttl*."""
+    if not isinstance(auto_renew, bool):
+        raise ValueError(f"auto_renew must be true or false, got {auto_renew!r}")
     if ttl is None:
+        if not auto_renew:
+            raise ValueError("auto_renew=False needs ttl=SECONDS: without one there is nothing to renew")
         return None
     if isinstance(ttl, bool) or not isinstance(ttl, int | float) or not MIN_TTL <= ttl <= _MAX_SECONDS:
         raise ValueError(f"ttl must be None or a finite number of seconds >= {MIN_TTL}, got {ttl!r}")
-    if not isinstance(auto_renew, bool):
-        raise ValueError(f"auto_renew must be true or false, got {auto_renew!r}")
     return LeaseTerms(ttl=float(ttl), auto_renew=auto_renew, renewed_at=0.0)
 
 

@@ -179,7 +179,7 @@ class Holding:
             return
         if self.state is State.LOST:
             raise self.loss()
-        raise not_ours(self.primary, f"this handle was {self.state.value}", self.state)
+        raise not_ours(self.primary, f"this handle was {self.state.told}", self.state)
 
     def verify(self) -> None:
         """:raises OwnershipLostError: it is not; :raises OSError: it cannot be told now, which ends nothing"""

@@ -56,7 +56,7 @@ def acquire(
     :param labels: short facts for people that are shown to whoever is refused
     :param ttl: make it a lease: seconds, 1.0 or more, after which a contender may evict an owner that lives but has not
         renewed it. A dead one is evicted at once, ttl or not
-    :param auto_renew: the keeper renews it; else ``claim.renew()`` does, and nothing else
+    :param auto_renew: the keeper renews it; else ``claim.renew()`` does, and nothing else; that needs a *ttl*
     :param gate: anything with a method ``check()`` that raises while nobody new may own, as ``leases.Gate``: asked once
         the guard is held. One that has a ``path`` must be of the same lock directory as every resource
     :param on_wait: called once per owner that is waited for, with the error that would be raised otherwise
@@ -89,7 +89,7 @@ def acquire(
         me,
         {} if labels is None else checked_labels(labels),
         None if on_stopped == "wait" else _stopped(on_stopped, shared, clock, table),
-        None if ttl is None else checked_terms(ttl, auto_renew),
+        None if ttl is None and auto_renew is True else checked_terms(ttl, auto_renew),
         None if gate is None else checked_gate(gate, found, shared),
     )
     holding = Holding(me, clock, found[0], me.pid if processes is None else os.getpid())

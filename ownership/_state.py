@@ -16,6 +16,11 @@ class State(enum.Enum):
     LOST = "lost"
     FORKED = "forked"
 
+    @property
+    def told(self) -> str:
+        """For people, who called :meth:`ownership.Claim.retire`."""
+        return "retired" if self is State.CLOSED else self.value
+
 
 OWNING = (State.HELD, State.ACQUIRING)
 KEPT = (State.HELD, State.CLOSED)  # while a record is put back that others delete

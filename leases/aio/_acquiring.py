@@ -65,6 +65,7 @@ def replace(
     timeout: float | None = None,
     registry: StrPath | None = None,
     labels: Mapping[str, str] | None = None,
+    gate: Any = None,
     on_wait: OnWait | None = None,
     clock: Any = None,
     processes: Any = None,
@@ -72,10 +73,10 @@ def replace(
     """Own *resource* in place of whoever owns it: :func:`ownership.replace` for asynchronous code.
 
     As :func:`acquire`; what it yields is a :class:`Lease` without a ttl. A call that is cancelled asks no longer.
-    Whoever was signalled already stays so.
+    Whoever was signalled already stays so. ``gate.check()`` is called in a thread.
     """
     keywords: dict[str, Any] = {"reason": reason, "grace": grace, "timeout": timeout, "registry": registry}
-    make = partial(ownership.replace, resource, labels=labels, processes=processes, **keywords)
+    make = partial(ownership.replace, resource, labels=labels, gate=gate, processes=processes, **keywords)
     return Opening(partial(_opened, make, Lease, _release, on_wait, clock), f"replace({resource!r})")
 
 

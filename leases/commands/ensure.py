@@ -22,7 +22,7 @@ def _pairs(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) 
     return found
 
 
-@click.command("ensure", cls=Run)
+@click.command("ensure", cls=Run, short_help="See that somebody answers at SOCKET; if nobody does, start CMD.")
 @click.argument("socket", type=PATH)
 @click.argument("cmd", nargs=-1, type=click.UNPROCESSED, callback=given, metavar="[-- CMD...]")
 @click.option(

@@ -16,7 +16,7 @@ def _if_given(ctx: click.Context, param: click.Parameter, value: str | None) -> 
     return None if value is None else seconds(endless=False)(ctx, param, value)
 
 
-@click.command("replace", cls=Run)
+@click.command("replace", cls=Run, short_help="Ask the owner of PATH to go, stop it, and own PATH in its place.")
 @click.argument("path", type=PATH)
 @click.argument("cmd", nargs=-1, type=click.UNPROCESSED, callback=given, metavar="[-- CMD...]")
 @click.option("--reason", default="", metavar="TEXT", help="Shown to the owner, and to whoever is refused meanwhile.")

@@ -27,7 +27,7 @@ class Display(Protocol):
     def close(self) -> None: ...
 
 
-@click.command("watch")
+@click.command("watch", short_help="Watch the owners of everything directly in DIR.")
 @click.argument("directories", type=PATH, nargs=-1, metavar="[DIR]...")
 @click.option(
     "--interval",

@@ -19,6 +19,7 @@ from typing import Any
 
 import pytest
 
+import leases
 import leases.aio as aio
 import ownership
 from leases import LeaseLostError, read_lines
@@ -319,15 +320,20 @@ def test_what_a_thread_has_got_for_code_that_was_closed_is_taken_back(tmp_path: 
 
 def test_a_loop_that_is_closed_while_a_thread_acquires_gets_nothing(tmp_path: Path) -> None:
     path = tmp_path / "x"
-    go_on = threading.Event()
+    asked, go_on = threading.Event(), threading.Event()
 
     class Gate:
         def check(self) -> None:
+            asked.set()
             assert go_on.wait(30)
+
+    async def until_asked() -> None:
+        while not asked.is_set():
+            await asyncio.sleep(0.001)
 
     loop = asyncio.new_event_loop()
     task = loop.create_task(aio.acquire(path, gate=Gate())._open())
-    loop.run_until_complete(asyncio.sleep(0.05))
+    loop.run_until_complete(until_asked())
     loop.close()
     go_on.set()
     eventually(lambda: file_of(path, "guard").exists() and residue(path) == set())
@@ -1033,5 +1039,17 @@ def test_replacing_nobody_is_acquiring(tmp_path: Path) -> None:
             with pytest.raises(AlreadyOwnedError):
                 await aio.replace(tmp_path / "x")
         nothing_left(tmp_path / "x")
+
+    run(main())
+
+
+def test_nobody_is_replaced_while_the_gate_is_closed(tmp_path: Path) -> None:
+    gate = leases.Gate(tmp_path / "gate")
+
+    async def main() -> None:
+        with gate.close(), pytest.raises(ownership.GateClosedError):
+            await aio.replace(tmp_path / "x", gate=gate)
+        async with aio.replace(tmp_path / "x", gate=gate) as lease:
+            assert lease.held
 
     run(main())

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+import leases
 import ownership
 from ownership import AlreadyOwnedError, OwnershipLostError, Verdict
 from ownership._keeper import KEEPER
@@ -63,6 +64,14 @@ def test_without_a_ttl_it_never_expires(tmp_path: Path) -> None:
 def test_a_ttl_that_cannot_be_right_is_refused(tmp_path: Path, ttl: Any) -> None:
     with pytest.raises(ValueError, match=r"ttl must be None or a finite number of seconds >= 1\.0, got"):
         ownership.acquire(tmp_path / "x", ttl=ttl)
+    assert not (tmp_path / ".leases").exists()
+
+
+@pytest.mark.parametrize("acquire", [ownership.acquire, leases.acquire])
+def test_renewing_by_hand_without_a_ttl_is_refused(tmp_path: Path, acquire: Callable[..., object]) -> None:
+    """Whoever asks for it expects that a stuck worker loses the lease."""
+    with pytest.raises(ValueError, match="auto_renew=False needs ttl=SECONDS"):
+        acquire(tmp_path / "x", auto_renew=False)
     assert not (tmp_path / ".leases").exists()
 
 
