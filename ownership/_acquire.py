@@ -236,7 +236,7 @@ class Acquisition:
         hold.write(GuardState(token, place.identity(self.me), previous, deaths, adopted))
         if examined.signature is not None:
             place.directory.remove(part.filename, examined.signature)
-        place.owned[resource.name] = token
+        place.owned.enter(part.name, part)
         part.publish(hold)
         if requested:
             answer(place, hold)

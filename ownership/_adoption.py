@@ -113,7 +113,7 @@ class Adoption:
         part.made_witness = place.settle_in(me.instance_id)
         if terms is not None:
             lease_out(self.holding, part, terms)
-        place.owned[target.resource.name] = token
+        place.owned.enter(part.name, part)
         part.stamped = part.published = True
         # the record first: a guard that names us while the record still is our predecessor's would, should we die here
         # and the record be damaged, speak for the dead

@@ -165,7 +165,7 @@ class Examiner(NamedTuple):
             seen = self._observe(place, resource.name, owner, record.lease if record else None, identity)
         except OSError as error:
             raise (error if error.filename else explained(error, resource.path)) from None
-        holds = place.owned.get(resource.name)
+        holds = place.owned.token(resource.name)
         me = Self(
             identity,
             holds=holds is not None and (record is None or record.token == holds),

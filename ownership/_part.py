@@ -15,6 +15,7 @@ from ownership._hold import Hold
 from ownership._locking import locked
 from ownership._loss import is_later
 from ownership._models import GuardState, Malformed, OwnerIdentity, OwnerRecord, ending, timestamp
+from ownership._owned import Owned
 from ownership._pinned import DirectoryChanged, Signature, is_settled, signature_of
 from ownership._place import Place, pinned
 from ownership._record import changed, decode, encode
@@ -28,6 +29,7 @@ class Part:
     :ivar stamped: the guard may name us; said before it does
     :ivar published: the record may be there; said before it is
     :ivar made_witness: our witness in this directory was made for this claim
+    :ivar owns_in: where a handle of this process owns it by our token
     :ivar closed: our record says that it is
     :ivar retired: nothing of ours is left there
     :ivar term: until when it is ours, if it is leased
@@ -35,6 +37,7 @@ class Part:
 
     signature: Signature | None = None
     confirmed = stamped = published = closed = retired = made_witness = False
+    owns_in: Owned | None = None
     term: Term | None = None
     _record: OwnerRecord | None = None
     _open: Descriptor | None = None  # our record, while it is the file that we published
@@ -45,13 +48,11 @@ class Part:
         self.resource = guard.resource
         self.registry = registry
         self.instance_id = instance_id
-        self.token = token
-        self.raw = raw
+        self.token, self.raw = token, raw
         self._put(place, guard)
 
     def _leave_behind(self) -> None:
         """If the directory was moved, it still names us as the owner of what is there now; best effort."""
-        self.disclaim()
         try:
             locked([self.guard], 0.0, SYSTEM_CLOCK, self._clear, patient=False, anywhere=True)
         except (OSError, OwnershipError, DirectoryChanged, Busy, Interrupting):
@@ -68,9 +69,8 @@ class Part:
     def _put(self, place: Place, guard: Guard) -> None:
         self.place: Place = place
         self.guard: Guard = guard
-        self.filename = guard.record_name
-        self.path = guard.record_path
-        self.directory = place.directory.path
+        self.name, self.directory = guard.resource.name, place.directory.path
+        self.filename, self.path = guard.record_name, guard.record_path
         if self.term is not None:
             self.term.move(place.heartbeat)
 
@@ -219,13 +219,15 @@ class Part:
         # the guard first: a waiter that sees the record go must not find a guard that still names a live owner
         hold.write(GuardState(token, None, end, (), remembered.adopted))
         self.place.directory.discard(self.filename)
+        self.place.owned.drop(self.name, self)
 
     def blank(self, hold: Hold, remembered: GuardState) -> None:
         """Take our name out of the guard: it would speak for whatever lies at the record's path when we own no more."""
-        owned = self.place.owned.get(self.resource.name, self.token)  # another handle of ours may own it by now
+        owned = self.place.owned.token(self.name)  # another handle of ours may own it by now
+        self.place.owned.drop(self.name, self)
         owner = remembered.owner
         ours = owner is not None and owner.instance_id == self.instance_id and remembered.token <= self.token
-        if ours and owned == self.token:
+        if ours and owned in (None, self.token):
             hold.write(remembered._replace(owner=None))
 
     def withdraw(self, hold: Hold) -> None:
@@ -242,8 +244,7 @@ class Part:
 
     def disclaim(self) -> None:
         """No handle of this process owns it by our token any more."""
-        if self.place.owned.get(self.resource.name) == self.token:
-            del self.place.owned[self.resource.name]
+        self.owns_in = None
 
     def retire(self) -> None:
         """Nothing of ours is left there."""
@@ -272,7 +273,7 @@ class Part:
             return
         place.enter(self)
         if not self.closed:
-            place.owned[self.resource.name] = self.token
+            place.owned.enter(self.name, self)
         if place.owned is not self.place.owned:
             self._leave_behind()
         self._put(place, place.guard(self.resource))

@@ -17,6 +17,7 @@ from ownership._heartbeat import Heartbeat
 from ownership._location import Location, locate, locate_registry
 from ownership._making import make_directory, make_named_parent
 from ownership._models import OwnerIdentity
+from ownership._owned import Owned
 from ownership._paths import Facts, Resource, facts_of
 from ownership._pinned import DirectoryChanged
 from ownership._process import Identity
@@ -30,7 +31,7 @@ class Place:
     """A lock directory as this process uses it. Two paths that lead to one share all but the path.
 
     :ivar heartbeat: renews every lease that we hold here
-    :ivar owned: the tokens by which handles of this process own resources here, by name
+    :ivar owned: what handles of this process own here
     :ivar users: claims held or being made here; the witness stays while there are any
     :ivar idle_since: since when the keeper has seen no user
     """
@@ -40,7 +41,7 @@ class Place:
         self.mutex: Any = same.mutex if same else threading.RLock()
         self.witness: Witness = same.witness if same else Witness(self.directory)
         self.heartbeat: Heartbeat = same.heartbeat if same else Heartbeat(self.mutex)
-        self.owned: dict[str, int] = same.owned if same else {}
+        self.owned: Owned = same.owned if same else Owned()
         self.users: set[object] = same.users if same else set()
         self.idle_since: float | None = None
         self._identity: OwnerIdentity | None = None

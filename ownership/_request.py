@@ -160,6 +160,7 @@ class Request(Part):
 
     def _put(self, place: Place, guard: Guard) -> None:
         super()._put(place, guard)
+        self.name = _key(self.resource)
         self.filename = self.resource.name + SUFFIX
         self.path = place.directory.file(self.filename)
 
@@ -171,12 +172,13 @@ class Request(Part):
         self.place.enter(self)
         self.made_witness = self.place.settle_in(self.instance_id)  # for those who cannot see our process
         self.stamped = True
-        self.place.owned[_key(self.resource)] = self.token
+        self.place.owned.enter(self.name, self)
         hold.mark()
         self.publish(hold)
 
     def remove(self, how: str, reason: str, wall_ns: int, hold: Hold) -> None:
         """Remove it, if it is there, and then the mark."""
+        self.place.owned.drop(self.name, self)
         if self.is_there():
             self.place.directory.discard(self.filename)
         elif self.place.directory.signature(self.filename) is not None:
@@ -187,7 +189,4 @@ class Request(Part):
 
     def blank(self, hold: Hold, remembered: GuardState) -> None:
         """The guard never named us."""
-
-    def disclaim(self) -> None:
-        if self.place.owned.get(_key(self.resource)) == self.token:
-            del self.place.owned[_key(self.resource)]
+        self.place.owned.drop(self.name, self)
