@@ -51,7 +51,7 @@ def at_work() -> int:
 
 def nothing_left(path: Path) -> None:
     assert residue(path) == set()
-    assert not is_locked(file_of(path, "guard"))
+    eventually(lambda: not is_locked(file_of(path, "guard")))  # the keeper may be inside for a moment
     assert ownership.inspect(path).verdict is Verdict.FREE
     eventually(lambda: at_work() == 0)
 
@@ -190,7 +190,7 @@ def test_cancelled_at_any_await_it_leaves_nothing(tmp_path: Path, late: bool) ->
         assert number > 10
         nothing_left(path)
         gc.collect()
-        assert len(open_descriptors()) <= len(before)
+        eventually(lambda: len(open_descriptors()) <= len(before))  # the keeper may be looking just now
 
     run(main())
     assert set(read_lines(path)) == {b"line"}
@@ -300,12 +300,21 @@ def test_a_task_that_is_dropped_with_its_loop_leaves_nothing(tmp_path: Path) -> 
 def test_what_a_thread_has_got_for_code_that_was_closed_is_taken_back(tmp_path: Path) -> None:
     """By it, not by the garbage collector."""
     path = tmp_path / "x"
+    go_on, told_loop = threading.Event(), threading.Event()
+
+    class Gate:
+        def check(self) -> None:
+            assert go_on.wait(30)
+
     loop = asyncio.new_event_loop()
-    coroutine = aio.acquire(path)._open()
+    coroutine = aio.acquire(path, gate=Gate())._open()
     task = loop.create_task(coroutine)
     loop.run_until_complete(asyncio.sleep(0))
+    tell = loop.call_soon_threadsafe
+    loop.call_soon_threadsafe = lambda *given, **more: (tell(*given, **more), told_loop.set())[0]  # type: ignore[method-assign]
+    go_on.set()
     eventually(lambda: ownership.inspect(path).verdict is Verdict.LIVE)
-    time.sleep(0.05)  # so that it has told the loop, which does not listen any more
+    assert told_loop.wait(30)  # which does not listen any more
     task._log_destroy_pending = False  # type: ignore[attr-defined]
     loop.close()
     coroutine.close()
@@ -1015,7 +1024,7 @@ def test_cancelled_while_it_begins_to_listen_nothing_is_left(tmp_path: Path, lat
         assert await cancelled_at(aio.listen(path)._open(), 1, late=late)  # which would be released at the end only
         nothing_left(path)
         gc.collect()
-        assert len(open_descriptors()) <= before
+        eventually(lambda: len(open_descriptors()) <= before)
 
     run(main())
 

@@ -26,7 +26,7 @@ def test_what_nobody_holds_needs_no_waiting(leasectl: Leasectl, tmp_path: Path, 
 @pytest.mark.parametrize("verdict", ["live", "stopped", "unknown"])
 def test_what_is_held_times_out_with_the_facts(leasectl: Leasectl, tmp_path: Path, verdict: str) -> None:
     with resource(tmp_path / "x", verdict):
-        said = leasectl("wait", tmp_path / "x", "--timeout", "0.01")
+        said = leasectl("wait", tmp_path / "x", "--timeout", "0.25")
         told = leasectl("wait", tmp_path / "x", "--timeout", "0", "--json").json
     assert (said.code, said.out) == (75, "")
     assert said.err.count("waiting: ") == 1
