@@ -6,6 +6,7 @@ import errno
 import os
 import stat
 import threading
+from contextlib import suppress
 from typing import Any, NamedTuple
 from weakref import ReferenceType, ref
 
@@ -113,13 +114,16 @@ class Place:
             self.witness.restore()
         return at_path
 
-    def move_out(self) -> None:
-        """Remove our witness if we own nothing here any more."""
-        with self.mutex:
-            if not self.users:
-                self.witness.remove()
-                self.directory.let_go()
-                self.idle_since = None
+    def move_out(self, patient: bool = True) -> None:
+        """Remove our witness if we own nothing here any more; not *patient*: unless another thread is busy here."""
+        if self.mutex.acquire(blocking=patient):
+            try:
+                if not self.users:
+                    self.witness.remove()
+                    self.directory.let_go()
+                    self.idle_since = None
+            finally:
+                self.mutex.release()
 
 
 class _Known(NamedTuple):
@@ -175,11 +179,9 @@ def pinned(resource: Resource, registry: str | None = None, *, above: Facts | No
 def _remember(parent: str, place: Place, registry: str | None) -> None:
     """Where the lock directory is the first that is looked for, a look at it and at the parent is enough next time."""
     if registry is None and not place.directory.path[-1].isdigit():
-        try:
+        with suppress(OSError):
             own = facts_of(os.fstat(place.directory.descriptor.number))
             _known[parent] = _Known(place, facts_of(os.stat(parent)), own, euid())
-        except OSError:
-            return
         if len(_known) > 256:
             _known.clear()
 
@@ -219,18 +221,16 @@ def _located(parent: str) -> Location:
 
 def _pin(location: Location) -> Place:
     assert location.facts is not None
+    if location.path not in _places:
+        _make_room()
     with _mutex:
         place = _places.get(location.path)
         if place is not None and place.directory.is_at(location.facts):
             place.directory.location = location
-            try:
+            with suppress(DirectoryChanged):
                 place.directory.ensure_open()
-            except DirectoryChanged:
-                pass
-            else:
                 return place
         _fork.install()
-        _forget_unused()
         same = (place for place in _places.values() if place.directory.is_at(location.facts))
         place = Place(location, next(same, None))  # the same directory by another path, for instance a bind mount
         place.directory.open()
@@ -238,13 +238,15 @@ def _pin(location: Location) -> Place:
         return place
 
 
-def _forget_unused() -> None:
-    """Let go of directories that nothing here uses once there are many."""
+def _make_room() -> None:
+    """Another directory is about to be opened: let go of those that nothing uses if there are many."""
     if len(_places) >= 64:
-        _known.clear()
-        for path, place in list(_places.items()):
-            if not place.users and not place.witness.held:
-                del _places[path]
+        forget_unused()
+    if not _fork.may_hold():  # now, what the keeper does with those that nobody has used for a while
+        for place in [place for place in places() if not place.users]:
+            with suppress(OSError):
+                place.move_out(patient=False)
+                forget(place)
 
 
 def forget(place: Place) -> None:
@@ -259,9 +261,8 @@ def forget(place: Place) -> None:
 
 def forget_unused() -> None:
     """Let go of every directory that nothing here uses: for processes without a keeper, which does it in time."""
-    for place in places():
-        if not place.users and not place.witness.held:
-            forget(place)
+    for place in [place for place in places() if not place.users and not place.witness.held]:
+        forget(place)
 
 
 def places() -> list[Place]:

@@ -507,3 +507,32 @@ def test_processes_that_name_two_directories_in_different_orders_do_not_lock_eac
             assert [one.hear(), two.hear()] == [[], []]
     finally:
         subprocess.run(["umount", "-l", tmp_path / "z"], check=True)
+
+
+def test_more_directories_than_descriptors_may_be_used_one_after_the_other(tmp_path: Path) -> None:
+    """Each keeps some for a moment, in case it is used again; one that is held meanwhile is not let go of."""
+    body = """
+    import resource
+    held = [ownership.acquire(sys.argv[1] + f"/held-{number}/x") for number in range(8)]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (128, 128))
+    def work(thread):
+        for turn in range(60):
+            directory = f"{sys.argv[1]}/{thread}-{turn}"
+            os.mkdir(directory)
+            ownership.acquire(directory + "/x").release()
+            ownership.inspect(directory + "/x")
+    errors = []
+    threading.excepthook = lambda told: errors.append(repr(told.exc_value))
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for claim in held:
+        claim.verify()
+    say(errors)
+    """
+    for number in range(8):
+        (tmp_path / f"held-{number}").mkdir()
+    with running(body, tmp_path) as child:
+        assert child.hear() == []
