@@ -53,21 +53,24 @@ def acquire(
     :param seams: ``clock=`` and ``processes=``, for tests
     :raises AlreadyOwnedError: somebody holds it. Parameters and errors else are those of :func:`ownership.acquire`
     """
-    return Lease(
-        _acquire(
-            resource,
-            ttl=ttl,
-            auto_renew=auto_renew,
-            timeout=timeout,
-            also=also,
-            registry=registry,
-            labels=labels,
-            gate=gate,
-            on_wait=on_wait,
-            on_stopped=on_stopped,
-            **seams,
-        )
+    claim = _acquire(
+        resource,
+        ttl=ttl,
+        auto_renew=auto_renew,
+        timeout=timeout,
+        also=also,
+        registry=registry,
+        labels=labels,
+        gate=gate,
+        on_wait=on_wait,
+        on_stopped=on_stopped,
+        **seams,
     )
+    try:
+        return Lease(claim)
+    except BaseException:  # a signal handler's: whoever keeps it keeps the claim with it
+        claim.release()
+        raise
 
 
 class Lease:

@@ -108,9 +108,7 @@ class TaskClaim:
         if known is None:
             raise self._lost("the roster does not have it any more", "record-missing", None)
         if self._by != me:
-            raise self._lost(
-                "it belongs to another process, a parent perhaps", "owner-replaced", self._as_task(lines, known)
-            )
+            raise self._lost("it belongs to our parent process", "forked", self._as_task(lines, known))
         if (known.token, known.by) != (self.token, self._by):
             task = self._as_task(lines, known)
             raise self._lost(f"{task.driver} took it over, token {task.token}", "owner-replaced", task)

@@ -30,7 +30,7 @@ class _Leaving:
         if section is None:
             return _exit
         leaving = partial(_exit, section)
-        if section.leaving is None and not section.is_inside:  # it is about to be entered
+        if section.leaving is None and not section.is_used:  # it is about to be entered
             section.leaving = weakref.ref(leaving, section.dropped)
         return leaving
 
@@ -53,16 +53,17 @@ class Critical:
 
     def __init__(self, holding: Holding, timeout: float) -> None:
         self._member = object()
+        self._used: dict[None, object] = {}  # by one ``with`` statement at a time: whoever is first
         self._timeout = timeout
         self._holding = holding
 
     def __enter__(self) -> None:
         """See :meth:`ownership.Claim.critical`."""
         leave_stale(self._holding)
-        if self.is_inside:
-            raise RuntimeError(
-                f"this section of {self._holding.primary.shown} is entered already: call critical() again"
-            )
+        me = object()
+        if self._used.setdefault(None, me) is not me:
+            shown = self._holding.primary.shown
+            raise RuntimeError(f"this section of {shown} is entered already: call critical() again")
         try:
             self._enter()
         except BaseException:
@@ -72,8 +73,8 @@ class Critical:
     __exit__ = _Leaving()
 
     @property
-    def is_inside(self) -> bool:
-        return self._inside is not None and self._member in self._inside.members
+    def is_used(self) -> bool:
+        return bool(self._used)
 
     def put_off(self, given_up: list[Callable[[], object]]) -> None:
         """To be called before it is entered: it is the section of a call of this library, not one of the program.
@@ -137,6 +138,7 @@ class Critical:
             _drop(self._holding, self._inside, self._member)
         self._inside = self.leaving = None
         self.__class__ = Critical
+        self._used.clear()
 
 
 def _exit(

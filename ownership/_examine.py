@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ownership._clock import Clock
+from ownership._directory import LockDirectory
 from ownership._errors import explained
 from ownership._locking import peek
 from ownership._models import NO_GUARD_STATE, GuardState, LeaseTerms, Malformed, OwnerIdentity, OwnerRecord
 from ownership._paths import Resource
 from ownership._pinned import Signature
 from ownership._place import Place
-from ownership._process import Identity, ProcessTable, parse_linux_start_id
+from ownership._process import Identity, ProcessTable, lock_holder, parse_linux_start_id
 from ownership._record import decode
 from ownership._system import is_local
 from ownership._verdict import (
@@ -190,13 +191,15 @@ class Examiner(NamedTuple):
         key = (directory.descriptor.inode, name, owner.instance_id, getattr(owner, "token", 0))
         same_clock = lease is not None and reads_same_clock(owner, me)
         expired, ends_at = outlook(lease, witness, now, self.clock, same_clock, self.vigil, key)
+        inside = expired and not self.acquiring and _is_inside(directory, name, owner.pid if here else None)
         return Observation(
             process=process,
             witness=witness,
             believable=free and is_local(directory.fd, directory.path),
             device=directory.descriptor.device,
             expired=expired,
-            ends_at=ends_at,
+            inside=inside,
+            ends_at=None if inside else ends_at,
         )
 
 
@@ -208,3 +211,10 @@ def reads_same_clock(owner: OwnerIdentity, me: Identity) -> bool:
     if theirs is None or ours is None:
         return theirs is ours
     return theirs.time_namespace is not None and theirs.time_namespace == ours.time_namespace
+
+
+def _is_inside(directory: LockDirectory, name: str, pid: int | None) -> bool:
+    """Whether *pid*, ``None`` if its number means nothing here, holds its guard; false where that cannot be told."""
+    found = directory.signature(f"{name}.guard")
+    holder = None if found is None else lock_holder(*found[:2])
+    return holder is not None and pid in (holder, None)

@@ -72,7 +72,8 @@ def find(
 ) -> Running | None:
     """The live owner of *resource*, with what it announced; ``None`` if there is none, or none that is proven to live.
 
-    A stopped owner is found too: it lives, see ``running.verdict``. Raises what :func:`inspect` raises.
+    A stopped owner is found too: it lives, see ``running.verdict``. So is one whose lease has ``expired``: it may go on
+    until somebody takes over. Raises what :func:`inspect` raises.
     """
     return inspect(resource, registry=registry, clock=clock, processes=processes).running
 
@@ -84,7 +85,7 @@ def running(
     clock: Clock = SYSTEM_CLOCK,
     processes: ProcessTable | None = None,
 ) -> list[Running]:
-    """Every live owner of something directly in *directory*.
+    """Every live owner of something directly in *directory*, as :func:`find` finds it.
 
     :param registry: *directory* is a shared registry itself
     """

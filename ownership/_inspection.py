@@ -46,7 +46,7 @@ class Inspection:
     :ivar reason: the fact behind the verdict, in words
     :ivar record: the owner's record, ``None`` if there is none or it cannot be read as one
     :ivar owner: the owner's identity: the record, or for one that cannot be read whoever its guard names
-    :ivar running: the owner, if it is live or stopped
+    :ivar running: the owner, if it is live or stopped; or if its lease has expired, and it may go on nevertheless
     :ivar token: the last token known: of the record, or else of the guard
     :ivar previous: how the ownership before ended
     :ivar malformed: what is wrong with the record
@@ -91,7 +91,7 @@ def inspection_of(
     """What one look showed."""
     record, verdict = examined.record, examined.verdict
     running = None
-    if record is not None and verdict in (Verdict.LIVE, Verdict.STOPPED):
+    if record is not None and examined.judgement.lives:
         running = Running(record, OwnerRef.of(resource.path, record, registry, examined.directory), verdict)
     malformed = examined.malformed
     return Inspection(

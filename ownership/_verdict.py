@@ -71,6 +71,7 @@ class Observation(NamedTuple):
     :ivar believable: a free witness proves death here: the filesystem is known to be local
     :ivar device: of the lock directory, as we see it
     :ivar expired: its lease has certainly run out
+    :ivar inside: it holds its guard, as far as that is looked at: in a critical section it cannot be evicted
     :ivar ends_at: when it runs out if it is not renewed, by our clock; ``None`` if that cannot be told
     """
 
@@ -80,6 +81,7 @@ class Observation(NamedTuple):
     believable: bool = False
     device: int | None = None
     expired: bool = False
+    inside: bool = False
     ends_at: float | None = None
 
 
@@ -101,11 +103,17 @@ class Judgement(NamedTuple):
     """A verdict and the fact behind it, in words for people.
 
     :ivar elsewhere: whose pids the owner's pid is one of, if it does not mean the same process for us; in words
+    :ivar outlived: its lease ran out, and its process is known to exist
     """
 
     verdict: Verdict
     reason: str
     elsewhere: str = ""
+    outlived: bool = False
+
+    @property
+    def lives(self) -> bool:
+        return self.outlived or self.verdict in (Verdict.LIVE, Verdict.STOPPED)
 
 
 def same_namespace(record: OwnerIdentity, me: Identity) -> bool:
@@ -134,8 +142,11 @@ def judge(record: OwnerIdentity, seen: Observation, me: Self) -> Judgement:
         _judge_process(record, seen, me) if same_namespace(record, me.identity) else _judge_witness(record, seen, me)
     )
     if seen.expired and not judgement.verdict.may_be_evicted:
+        if seen.inside:
+            reason = f"its lease ran out, but it is inside its guard, so that nobody takes over; {judgement.reason}"
+            return judgement._replace(reason=reason)
         reason = f"its lease ran out unrenewed; {judgement.reason}"
-        return Judgement(Verdict.EXPIRED, reason, judgement.elsewhere)
+        return Judgement(Verdict.EXPIRED, reason, judgement.elsewhere, judgement.lives)
     if isinstance(record, OwnerRecord) and record.is_closed:
         why = f" ({printable(record.reason)})" if record.reason else ""
         if judgement.verdict.may_be_evicted:

@@ -66,11 +66,12 @@ class Held:
         return None
 
     async def _let_go(self, error: BaseException | None) -> OwnershipLostError | None:
-        """As the synchronous one does at the end of a block that *error* leaves; whether it was lost by then."""
+        """As the synchronous one does at the end of a block that *error* leaves; whether it turns out to be lost."""
         return await run(partial(self._exit, error))
 
     def _exit(self, error: BaseException | None) -> OwnershipLostError | None:
-        loss = self._looked_at() if error is None else None
+        own = isinstance(error, Exception) and self._standing.held  # of the body, which knows of no loss
+        loss = self._looked_at() if error is None or own else None
         self._handle.__exit__(None if error is None else type(error), error, None)
         return loss
 
@@ -100,7 +101,12 @@ class Held:
             self._handle.__exit__(kind, error, trace)
             return
         instead = self._block.leave(error, self._loss())
-        instead = await self._let_go(instead or error) or instead
+        late = await self._let_go(instead or error)
+        if instead is None and late is not None:
+            if error is not None:
+                error.add_note(f"meanwhile: {late}")
+                return
+            instead = late
         if instead is not None:
             raise instead from error
 

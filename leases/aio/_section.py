@@ -133,6 +133,7 @@ class Section:
         self.turns = turns
         self._timeout = timeout
         self._member = object()
+        self._used: dict[None, object] = {}  # by one ``async with`` at a time: whoever is first
 
     @property
     def worker(self) -> Worker | None:
@@ -140,13 +141,16 @@ class Section:
         return None if self._room is None else self._room.worker
 
     async def __aenter__(self) -> None:
-        outer = self.turns.section()
-        room = None if outer is None else outer._room
-        if room is None:
-            room = Room(await self.turns.take(self._timeout), self._member)
-        room.members.add(self._member)
-        self._room = room
+        me = object()
+        if self._used.setdefault(None, me) is not me:
+            raise RuntimeError(f"this section of {self.turns.lease.path} is entered already: call critical() again")
         try:
+            outer = self.turns.section()
+            room = None if outer is None else outer._room
+            if room is None:
+                room = Room(await self.turns.take(self._timeout), self._member)
+            room.members.add(self._member)
+            self._room = room
             await self._enter(room)
         except BaseException:
             self._end()
@@ -192,6 +196,7 @@ class Section:
         room, self._room = self._room, None
         if room is not None:
             room.leave(self._member)
+        self._used.clear()
 
     def __del__(self) -> None:  # a signal handler may have raised where nothing could catch that
         if self._room is not None:

@@ -174,6 +174,10 @@ def test_a_handle_in_a_forked_child_is_inert_and_the_child_may_drive_tasks_of_it
         reading, writing = os.pipe()
         if os.fork() == 0:
             said = [attempt(task.finish), attempt(task.verify), attempt(following.wait)]
+            try:
+                task.verify()
+            except leases.TaskLostError as error:
+                said.append(error.reason)
             roster.start("child").update("mine")
             said.append([one.name for one in roster.restore().lost])
             os.write(writing, json.dumps(said).encode())
@@ -186,7 +190,7 @@ def test_a_handle_in_a_forked_child_is_inert_and_the_child_may_drive_tasks_of_it
         """,
         path,
     )
-    assert found == [["TaskLostError", "TaskLostError", "RuntimeError", []], "finished", "lost", 20]
+    assert found == [["TaskLostError", "TaskLostError", "RuntimeError", "forked", []], "finished", "lost", 20]
 
 
 def test_the_image_before_exec_drives_no_more(path: Path) -> None:

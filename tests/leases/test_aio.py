@@ -1062,3 +1062,37 @@ def test_nobody_is_replaced_while_the_gate_is_closed(tmp_path: Path) -> None:
             assert lease.held
 
     run(main())
+
+
+def test_a_section_that_is_entered_is_not_entered_again(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with aio.acquire(tmp_path / "x", ttl=30.0) as lease:
+            section = lease.critical()
+            async with section:
+                for again in (section, section):
+                    with pytest.raises(RuntimeError, match=r"call critical\(\) again"):
+                        async with again:
+                            pass
+                assert is_locked(file_of(tmp_path / "x", "guard"))
+                await aio.append_line(lease, "line")
+                assert is_locked(file_of(tmp_path / "x", "guard"))
+            async with section:
+                assert is_locked(file_of(tmp_path / "x", "guard"))
+        nothing_left(tmp_path / "x")
+
+    run(main())
+
+
+def test_what_the_body_raises_before_the_loss_was_noticed_gets_the_note_too(tmp_path: Path) -> None:
+    async def main() -> None:
+        with pytest.raises(KeyError) as raised:
+            async with aio.acquire(tmp_path / "x", ttl=30.0) as lease:
+                lose(lease)
+                raise KeyError("mine")
+        assert [note.partition(":")[0] for note in raised.value.__notes__] == ["meanwhile"]
+        with pytest.raises(KeyError) as raised:
+            async with aio.acquire(tmp_path / "x", ttl=30.0):
+                raise KeyError("mine")
+        assert not hasattr(raised.value, "__notes__")
+
+    run(main())

@@ -188,3 +188,17 @@ def test_another_directory_is_none_of_its_business(gate: Gate, tmp_path: Path) -
 def test_a_ttl_that_cannot_be_right_is_refused(tmp_path: Path, ttl: float) -> None:
     with pytest.raises(ValueError, match="ttl must be a finite number"):
         Gate(tmp_path / "gate", ttl)
+
+
+def test_a_holder_whose_lease_ran_out_is_not_missing_while_it_may_go_on(gate: Gate) -> None:
+    """It got in before, and nobody has taken over: it would own beside whatever the gate was closed for."""
+    clock = FakeClock()
+    with leases.acquire(gate.path.with_name("x"), ttl=5.0, auto_renew=False, gate=gate, clock=clock) as lease:
+        clock.advance(9.0)
+        with gate:
+            found = {one.ref.path.name: one for one in ownership.running(gate.path.parent, clock=clock)}
+            assert found["x"].verdict is ownership.Verdict.EXPIRED
+            assert lease.renew()
+        found_alone = ownership.find(lease.path, clock=clock)
+        assert found_alone is not None
+        assert found_alone.verdict is ownership.Verdict.LIVE

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import pickle
 from pathlib import Path
 
@@ -10,7 +11,9 @@ import pytest
 import leases
 import ownership
 from leases import Lease, LeaseLostError
+from ownership import Verdict
 from ownership.testing import FakeClock
+from tests.support.injection import Interrupter
 from tests.support.waiting import eventually
 
 
@@ -99,3 +102,23 @@ def test_an_unreleased_one_is_released_with_a_warning(tmp_path: Path) -> None:
         del lease
     with leases.acquire(tmp_path / "x"):
         pass
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # a scandir() that was interrupted
+def test_an_interrupted_acquire_leaves_nothing_whoever_keeps_the_exception(tmp_path: Path) -> None:
+    class Broken(BaseException):
+        pass
+
+    def break_off() -> None:
+        raise Broken
+
+    kept, interrupter = list[Broken](), Interrupter(break_off, (__file__,))
+    for number in itertools.count(1):
+        try:
+            interrupter.run(number, lambda: leases.acquire(tmp_path / "x", ttl=5.0)).release()
+        except Broken as error:
+            kept.append(error)
+        eventually(lambda: ownership.inspect(tmp_path / "x").verdict is Verdict.FREE)
+        if not interrupter.point:
+            break
+    assert len(kept) > 50

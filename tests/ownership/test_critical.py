@@ -21,6 +21,7 @@ from tests.support.injection import Interrupter
 from tests.support.namespaces import needs_linux_root
 from tests.support.processes import Contender, is_locked
 from tests.support.records import file_of
+from tests.support.waiting import eventually
 
 pytestmark = needs_linux_root
 
@@ -416,5 +417,55 @@ def test_a_section_that_is_entered_is_not_entered_again(tmp_path: Path) -> None:
             assert guarded(tmp_path / "x")
         assert not guarded(tmp_path / "x")
         with section:
+            assert guarded(tmp_path / "x")
+        assert not guarded(tmp_path / "x")
+
+
+def test_who_looks_does_not_take_a_holder_for_expired_that_is_inside(tmp_path: Path) -> None:
+    """Nobody could take over; afterwards somebody may."""
+    clock, path = FakeClock(), tmp_path / "x"
+    with ownership.acquire(path, ttl=5.0, auto_renew=False, clock=clock) as claim:
+        with claim.critical():
+            clock.advance(9.0)
+            found = ownership.inspect(path, clock=clock)
+            assert found.verdict is Verdict.LIVE
+            assert "its lease ran out, but it is inside its guard" in found.reason
+            assert found.running is not None
+            with pytest.raises(ownership.AcquireTimeoutError):
+                ownership.wait(path, timeout=0, clock=clock)
+            survey = ownership.Survey(tmp_path, clock=clock)
+            assert [one.verdict for one in survey.look()] == [Verdict.LIVE]
+        found = ownership.inspect(path, clock=clock)
+        assert found.verdict is Verdict.EXPIRED
+        assert found.running is not None
+        assert found.running.verdict is Verdict.EXPIRED
+        assert ownership.wait(path, timeout=0, clock=clock).verdict is Verdict.EXPIRED
+        claim.verify()
+
+
+def test_threads_that_share_a_section_object_are_not_inside_at_once(tmp_path: Path) -> None:
+    """The second is refused, and leaves nothing locked."""
+    with ownership.acquire(tmp_path / "x") as claim:
+        shared, both, outcomes = claim.critical(30.0), threading.Barrier(3), list[object]()
+
+        def enter() -> None:
+            both.wait()
+            try:
+                with shared:
+                    outcomes.append(guarded(tmp_path / "x"))
+            except RuntimeError as error:
+                outcomes.append(type(error))
+
+        threads = [threading.Thread(target=enter) for _ in range(2)]
+        with claim.critical():
+            for thread in threads:
+                thread.start()
+            both.wait()
+            eventually(lambda: RuntimeError in outcomes)
+        for thread in threads:
+            thread.join()
+        assert outcomes == [RuntimeError, True]
+        assert not guarded(tmp_path / "x")
+        with shared:
             assert guarded(tmp_path / "x")
         assert not guarded(tmp_path / "x")
