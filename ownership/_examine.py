@@ -71,6 +71,7 @@ class Examiner(NamedTuple):
 
     :ivar asking: the token of our own request, which is not in our own way
     :ivar vigil: what a contender that waits remembers of leases whose clock is not ours
+    :ivar outside: we only look, and are not inside the guard: whoever is cannot be evicted now
     """
 
     processes: ProcessTable
@@ -79,6 +80,7 @@ class Examiner(NamedTuple):
     acquiring: bool = False
     asking: int = 0
     vigil: Vigil | None = None
+    outside: bool = False
 
     def examine(self, place: Place, resource: Resource, guard: GuardState) -> Examined:
         """The verdict on whoever owns *resource*. Reading only.
@@ -108,15 +110,16 @@ class Examiner(NamedTuple):
 
         :raises OSError: as in :meth:`examine`; or only the guard could tell who owns it, and it cannot be read
         """
+        outside = self if self.acquiring else self._replace(outside=True)
         try:
             remembered = peek(place.directory, resource)
         except PermissionError:
             remembered = NO_GUARD_STATE
-            examined = self.examine(place, resource, remembered)
+            examined = outside.examine(place, resource, remembered)
             if examined.record is None:
                 raise
             return remembered, examined
-        return remembered, self.examine(place, resource, remembered)
+        return remembered, outside.examine(place, resource, remembered)
 
     def _examine(
         self, place: Place, resource: Resource, guard: GuardState, raw: bytes, signature: Signature
@@ -191,7 +194,7 @@ class Examiner(NamedTuple):
         key = (directory.descriptor.inode, name, owner.instance_id, getattr(owner, "token", 0))
         same_clock = lease is not None and reads_same_clock(owner, me)
         expired, ends_at = outlook(lease, witness, now, self.clock, same_clock, self.vigil, key)
-        inside = expired and not self.acquiring and _is_inside(directory, name, owner.pid if here else None)
+        inside = expired and self.outside and _is_inside(directory, name, owner.pid if here else None)
         return Observation(
             process=process,
             witness=witness,

@@ -194,3 +194,13 @@ def test_in_a_registry_whole_paths_are_cleared(tmp_path: Path) -> None:
     [(found, removed)] = list(ownership.reclaim_all(registry, registry=True))
     assert (found.resource, removed) == (Path("/data/x"), True)
     assert names(registry) == {"%2Fdata%2Fx.guard"}
+
+
+def test_a_lease_of_this_process_that_ran_out_is_reclaimed_by_it(tmp_path: Path) -> None:
+    """Though it is this process that is inside the guard then."""
+    clock = FakeClock()
+    claim = ownership.acquire(tmp_path / "x", ttl=5.0, auto_renew=False, clock=clock)
+    clock.advance(9.0)
+    assert ownership.reclaim(tmp_path / "x", clock=clock).verdict is Verdict.EXPIRED
+    assert ownership.inspect(tmp_path / "x", clock=clock).verdict is Verdict.FREE
+    assert not claim.renew()
