@@ -75,7 +75,7 @@ def diagnose(
     :raises OSError: *directory* itself is missing, or no directory
     :raises ValueError: it is empty, or holds NUL
     """
-    examiner = examiner_of(clock, processes)._replace(outside=True)
+    examiner = examiner_of(clock, processes)
     try:
         for premises in survey(directory, registry=registry):
             yield from premises.findings

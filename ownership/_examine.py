@@ -71,7 +71,8 @@ class Examiner(NamedTuple):
 
     :ivar asking: the token of our own request, which is not in our own way
     :ivar vigil: what a contender that waits remembers of leases whose clock is not ours
-    :ivar outside: we only look, and are not inside the guard: whoever is cannot be evicted now
+    :ivar outside: we wait, outside the guard, for a moment at which somebody could take over: not while its owner is
+        inside, whatever the lease says
     """
 
     processes: ProcessTable
@@ -110,16 +111,15 @@ class Examiner(NamedTuple):
 
         :raises OSError: as in :meth:`examine`; or only the guard could tell who owns it, and it cannot be read
         """
-        outside = self if self.acquiring else self._replace(outside=True)
         try:
             remembered = peek(place.directory, resource)
         except PermissionError:
             remembered = NO_GUARD_STATE
-            examined = outside.examine(place, resource, remembered)
+            examined = self.examine(place, resource, remembered)
             if examined.record is None:
                 raise
             return remembered, examined
-        return remembered, outside.examine(place, resource, remembered)
+        return remembered, self.examine(place, resource, remembered)
 
     def _examine(
         self, place: Place, resource: Resource, guard: GuardState, raw: bytes, signature: Signature

@@ -36,7 +36,8 @@ def checked_gate(gate: Gate, resources: Iterable[Resource], registry: str | None
     for one in resources:
         if not _are_one(pinned or ruled.parent, registry or one.parent) or (pinned is None) is not (registry is None):
             raise ValueError(
-                f"gate must rule the lock directory of {one.shown}, got {gate!r}, which rules that of {ruled.shown}"
+                f"gate must rule the lock directory of {one.shown}, got {gate!r}, which rules that of {ruled.shown}: "
+                "name one beside the resource, or in its registry"
             )
     return gate
 

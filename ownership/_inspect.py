@@ -72,8 +72,7 @@ def find(
 ) -> Running | None:
     """The live owner of *resource*, with what it announced; ``None`` if there is none, or none that is proven to live.
 
-    A stopped owner is found too: it lives, see ``running.verdict``. So is one whose lease has ``expired``: it may go on
-    until somebody takes over. Raises what :func:`inspect` raises.
+    A stopped owner is found too: it lives, see ``running.verdict``. Raises what :func:`inspect` raises.
     """
     return inspect(resource, registry=registry, clock=clock, processes=processes).running
 
@@ -85,12 +84,14 @@ def running(
     clock: Clock = SYSTEM_CLOCK,
     processes: ProcessTable | None = None,
 ) -> list[Running]:
-    """Every live owner of something directly in *directory*, as :func:`find` finds it.
+    """Every live owner of something directly in *directory*.
+
+    Also one whose lease has ``expired`` (see its ``verdict``): it may go on until somebody takes over.
 
     :param registry: *directory* is a shared registry itself
     """
     looked = inspect_all(directory, registry=registry, clock=clock, processes=processes)
-    return [one.running for one in looked if one.running is not None]
+    return [found for one in looked if (found := one.running or one.overdue) is not None]
 
 
 def inspect_all(
@@ -169,6 +170,9 @@ def wait(
 ) -> Inspection:
     """Wait until nobody holds *resource*; acquires nothing, so somebody else may be faster.
 
+    A holder whose lease has expired holds it as long as it is inside its critical section (as far as ``/proc/locks``
+    tells).
+
     :param timeout: seconds; ``None`` for ever
     :param on_wait: called once per owner that is waited for
     :returns: what was found at last: free, an owner that may be evicted, or a malformed record that nobody repairs
@@ -178,7 +182,7 @@ def wait(
     deadline, told = clock.monotonic() + seconds, set()
     shared = pin_registry(registry)
     found = resolve(resource, whole=shared is not None)
-    examiner = examiner_of(clock, processes)._replace(vigil=Vigil())
+    examiner = examiner_of(clock, processes)._replace(vigil=Vigil(), outside=True)
     waiter = Waiter(examiner)
     try:
         while True:

@@ -46,7 +46,8 @@ class Inspection:
     :ivar reason: the fact behind the verdict, in words
     :ivar record: the owner's record, ``None`` if there is none or it cannot be read as one
     :ivar owner: the owner's identity: the record, or for one that cannot be read whoever its guard names
-    :ivar running: the owner, if it is live or stopped; or if its lease has expired, and it may go on nevertheless
+    :ivar running: the owner, if it is live or stopped
+    :ivar overdue: the owner, if its lease has expired and it lives: it may go on until somebody takes over
     :ivar token: the last token known: of the record, or else of the guard
     :ivar previous: how the ownership before ended
     :ivar malformed: what is wrong with the record
@@ -74,6 +75,7 @@ class Inspection:
     request: StopRequest | None = None
     expires_in: float | None = field(default=None, compare=False)
     withdrawn: bool = False
+    overdue: Running | None = None
 
     @property
     def ref(self) -> OwnerRef | None:
@@ -93,6 +95,7 @@ def inspection_of(
     running = None
     if record is not None and examined.judgement.lives:
         running = Running(record, OwnerRef.of(resource.path, record, registry, examined.directory), verdict)
+    overdue = running if verdict is Verdict.EXPIRED else None
     malformed = examined.malformed
     return Inspection(
         Path(resource.path),
@@ -100,13 +103,14 @@ def inspection_of(
         examined.judgement.reason,
         record,
         examined.owner,
-        running,
+        None if overdue else running,
         record.token if record else remembered.token,
         remembered.previous and remembered.previous.shown,
         malformed.fault if isinstance(malformed, Malformed) else None,
         examined.judgement.elsewhere,
         request=request,
         expires_in=examined.ends_in,
+        overdue=overdue,
     )
 
 

@@ -121,7 +121,8 @@ def _task(one: Task) -> dict[str, Any]:
 def _line(one: Task) -> str:
     status = f" ({short(one.status)})" if one.status else ""
     verdict = f"{one.verdict.value}, " if one.verdict else ""
+    by = "driven by" if one.state == "running" else "last driven by"
     return printable(
-        f"{one.name}: {one.state}{status}, {verdict}{one.reason}; driven by {one.driver} "
+        f"{one.name}: {one.state}{status}, {verdict}{one.reason}; {by} {one.driver} "
         f"since {one.since:%Y-%m-%dT%H:%M:%SZ}, token {one.token}"
     )

@@ -22,7 +22,6 @@ from ownership._process import (
 )
 from ownership._ref import OwnerRef
 from ownership._sockets._errors import PeerError
-from ownership._verdict import Verdict
 
 _GENERATIONS = 64  # between us and a worker
 
@@ -92,7 +91,7 @@ def _facts(connection: socket.socket) -> PeerFacts:
 
 def _fault(facts: PeerFacts, seen: Inspection, ref: OwnerRef | None) -> str:
     """Why the process of *facts* is not the owner; empty if it is."""
-    if seen.running is None or seen.verdict is Verdict.EXPIRED:
+    if seen.running is None:
         return f"nobody is known to own it ({seen.verdict.value}: {seen.reason})"
     record = seen.running.record
     if facts.pid <= 0 or seen.elsewhere:
