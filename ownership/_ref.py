@@ -58,8 +58,8 @@ class OwnerRef(BaseModel):
         text = (os.environ if environ is None else environ).get(VARIABLE)
         if text is None:
             raise LookupError(
-                f"{VARIABLE} is not set: this process was not started as a worker of an owner; start it by leasectl run, "
-                "or with env={**os.environ, **claim.ref.to_env()}"
+                f"{VARIABLE} is not set: this process was not started as a worker of an owner; start it by leasectl "
+                "run, or with env={**os.environ, **claim.ref.to_env()}"
             )
         try:
             travelled = _Travelling.model_validate_json(text)

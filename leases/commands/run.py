@@ -125,8 +125,8 @@ def command(
     and owns PATH until it ends. Nothing watches PATH then.
 
     With --ttl PATH may go to another once leasectl was paused for that long. CMD, which was not, then runs beside the
-    new owner until leasectl goes on, and ends it. With --no-auto-renew it may once CMD has not called leasectl renew for that long, by which it proves that it gets
-    on.
+    new owner until leasectl goes on, and ends it. With --no-auto-renew PATH may go once CMD has not called leasectl
+    renew for that long, by which it proves that it gets on.
 
     --json writes JSON only for errors; what CMD writes is on the same stdout.
 
