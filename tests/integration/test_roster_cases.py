@@ -687,8 +687,14 @@ def test_what_an_earlier_image_drove_stays_lost_for_everybody(path: Path) -> Non
 
 @pytest.mark.slow  # examples are run by themselves
 def test_the_example_goes_on_where_it_was_killed() -> None:
-    example = Path(ownership.__file__).resolve().parents[1] / "examples" / "job_runner.py"
-    done = subprocess.run([sys.executable, example], capture_output=True, text=True, timeout=PATIENCE)
+    here = Path(ownership.__file__).resolve().parents[1]
+    done = subprocess.run(
+        [sys.executable, here / "examples" / "job_runner.py"],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        env={**os.environ, "PYTHONPATH": str(here)},
+    )
     assert done.returncode == 0, done.stderr
     assert "takes over transform at step 2" in done.stdout
 
