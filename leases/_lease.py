@@ -157,7 +157,9 @@ class Lease:
         :raises LeaseLostError: it was not ours any more
         :raises GuardTimeoutError: somebody else was inside the guard for *timeout* seconds
         """
-        return _Section(self.claim.critical(timeout))
+        section: Any = self.claim.critical(timeout)
+        section.told = _lost
+        return section  # type: ignore[no-any-return]
 
     def announce(
         self,
@@ -199,40 +201,6 @@ class Lease:
 
     def __repr__(self) -> str:
         return f"<Lease of {self.claim!r}>"
-
-
-class _Leaving:
-    """``__exit__`` of the section inside: the very object by which that tells whether it is over."""
-
-    def __get__(self, section: _Section | None, _: object = None) -> Callable[..., None]:
-        return _exit if section is None else section._section.__exit__
-
-
-class _Section:
-    """A critical section whose loss is that of a lease. What its body raises is left alone."""
-
-    def __init__(self, section: Any) -> None:
-        self._section = section
-
-    def put_off(self, given_up: list[Callable[[], object]]) -> None:
-        """What a signal handler gives up inside is carried out afterwards, and in *given_up* meanwhile."""
-        self._section.put_off(given_up)
-
-    def __enter__(self) -> None:
-        try:
-            with _told():
-                self._section.__enter__()
-        except BaseException:
-            self._section.__exit__(None, None, None)  # a signal handler may have raised right after it was entered
-            raise
-
-    __exit__ = _Leaving()
-
-
-def _exit(
-    section: _Section, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-) -> None:
-    section._section.__exit__(kind, error, trace)
 
 
 @contextmanager

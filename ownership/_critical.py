@@ -8,6 +8,7 @@ from functools import partial
 from types import TracebackType
 from typing import Any
 
+from ownership._errors import OwnershipLostError
 from ownership._guard import Interrupting
 from ownership._hold import Hold
 from ownership._holding import Holding
@@ -45,8 +46,10 @@ class Critical:
     counts as being inside until it is left or dropped. Whoever does so and looks ``__exit__`` up before must keep it.
 
     :ivar leaving: what the ``with`` statement is going to call
+    :ivar told: what to raise for a loss instead
     """
 
+    told: Callable[[OwnershipLostError], Exception] | None = None
     leaving: weakref.ref[Callable[..., None]] | None = None
     _inside: Inside | None = None  # what we are inside of, perhaps with others around us
     _given_up: list[Callable[[], object]] | None = None  # to give it up inside is refused
@@ -66,8 +69,10 @@ class Critical:
             raise RuntimeError(f"this section of {shown} is entered already: call critical() again")
         try:
             self._enter()
-        except BaseException:
+        except BaseException as error:
             self.leave()
+            if self.told is not None and isinstance(error, OwnershipLostError):
+                raise self.told(error) from None
             raise
 
     __exit__ = _Leaving()

@@ -407,9 +407,12 @@ def test_a_section_that_is_dropped_is_left_although_a_handler_raises_meanwhile(t
         assert number > 5
 
 
-def test_a_section_that_is_entered_is_not_entered_again(tmp_path: Path) -> None:
+@pytest.mark.parametrize("acquire", [ownership.acquire, leases.acquire])
+def test_a_section_that_is_entered_is_not_entered_again(
+    tmp_path: Path, acquire: Callable[..., ownership.Claim]
+) -> None:
     """It would be left with the inner block."""
-    with ownership.acquire(tmp_path / "x") as claim:
+    with acquire(tmp_path / "x") as claim:
         section = claim.critical()
         with section:
             with pytest.raises(RuntimeError, match=r"call critical\(\) again"), section:
@@ -433,9 +436,12 @@ def test_who_waits_does_not_take_a_holder_for_expired_that_is_inside(tmp_path: P
         claim.verify()
 
 
-def test_threads_that_share_a_section_object_are_not_inside_at_once(tmp_path: Path) -> None:
+@pytest.mark.parametrize("acquire", [ownership.acquire, leases.acquire])
+def test_threads_that_share_a_section_object_are_not_inside_at_once(
+    tmp_path: Path, acquire: Callable[..., ownership.Claim]
+) -> None:
     """The second is refused, and leaves nothing locked."""
-    with ownership.acquire(tmp_path / "x") as claim:
+    with acquire(tmp_path / "x") as claim:
         shared, both, outcomes = claim.critical(30.0), threading.Barrier(3), list[object]()
 
         def enter() -> None:
