@@ -246,11 +246,11 @@ def test_random_cancellations_beside_a_contender_leave_nothing(tmp_path: Path) -
     """Whatever the moment: many tasks want it, each gives up after a while, and one has it at a time."""
     path, inside, had = tmp_path / "x", 0, 0
 
-    async def one(number: int) -> None:
+    async def one(number: int, patience: float) -> None:
         nonlocal inside, had
         for turn in range(12):
             with suppress(TimeoutError, GuardTimeoutError):
-                async with asyncio.timeout((number * 7 + turn * 13) % 40 / 1000), aio.acquire(path, timeout=None):
+                async with asyncio.timeout((number * 7 + turn * 13) % 40 * patience), aio.acquire(path, timeout=None):
                     inside += 1
                     had += 1
                     assert inside == 1
@@ -260,8 +260,11 @@ def test_random_cancellations_beside_a_contender_leave_nothing(tmp_path: Path) -
                         inside -= 1
 
     async def main() -> None:
-        await asyncio.gather(*(one(number) for number in range(6)))
-        nothing_left(path)
+        for patience in (0.001, 0.002, 0.004, 0.008, 0.016):  # as the machine is busy
+            await asyncio.gather(*(one(number, patience) for number in range(6)))
+            nothing_left(path)
+            if had > 5:
+                break
 
     run(main())
     assert had > 5
