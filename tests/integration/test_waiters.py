@@ -44,4 +44,4 @@ def test_a_waiter_leaves_no_descriptor_behind(tmp_path: Path) -> None:
                 ownership.wait(tmp_path / "x", timeout=0.01)
             except ownership.AcquireTimeoutError:
                 pass
-        assert len(os.listdir("/proc/self/fd")) == before
+        assert len(os.listdir("/proc/self/fd")) <= before  # the keeper may have let go of earlier directories
