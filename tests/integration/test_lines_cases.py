@@ -239,5 +239,5 @@ def test_nothing_is_left_open_or_locked(tmp_path: Path) -> None:
             append_line(lease, "a")
             list(read_lines(tmp_path / "x"))
             read_lines(tmp_path / "x")
-        assert len(os.listdir("/proc/self/fd")) == len(before)
+        assert len(os.listdir("/proc/self/fd")) <= len(before)
         assert file_of(tmp_path / "x", "guard").exists()

@@ -591,7 +591,7 @@ def test_whoever_rings_while_a_new_bell_is_hung_leaves_nothing_open(monkeypatch:
     bell.ring()
     assert bell.number >= 0
     bell.take_down()
-    assert len(os.listdir("/proc/self/fd")) == len(before)
+    assert len(os.listdir("/proc/self/fd")) <= len(before)
 
 
 # asyncio
