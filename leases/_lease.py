@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from os import PathLike
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self, TypeAlias
 
-from ownership import AlreadyOwnedError, Claim, OwnerRecord, OwnerRef, OwnershipLostError
+from ownership import AlreadyOwnedError, Claim, OwnerRecord, OwnerRef, OwnershipError, OwnershipLostError
 from ownership import acquire as _acquire
 
 StrPath: TypeAlias = "str | bytes | PathLike[str]"
@@ -69,7 +69,8 @@ def acquire(
     try:
         return Lease(claim)
     except BaseException:  # a signal handler's: whoever keeps it keeps the claim with it
-        claim.release()
+        with suppress(OSError, OwnershipError):  # the keeper goes on with what cannot be released now
+            claim.release()
         raise
 
 

@@ -14,7 +14,7 @@ from typing import Any, NoReturn, Self
 from ownership import _closing, _keeper, _kept
 from ownership._arguments import checked_labels, checked_timeout
 from ownership._asked import Listening
-from ownership._critical import Critical, leave_stale, let_wait, waits
+from ownership._critical import Critical, leave_stale, let_wait, unfinished, waits
 from ownership._errors import OwnershipError, OwnershipLostError
 from ownership._handle import Handle
 from ownership._handover import HandingOver, Heir
@@ -60,7 +60,7 @@ class Claim(Handle):
         :raises OwnershipLostError: it is not, with the reason; from then on always
         :raises OSError: it cannot be told at the moment; nothing is lost by that
         """
-        if self._holding.inside is not None:
+        if self._holding.inside is not None or unfinished:
             leave_stale(self._holding)
         self._holding.require_held()
         self._holding.verify()

@@ -8,6 +8,7 @@ from functools import partial
 from types import TracebackType
 from typing import Any
 
+from ownership import _fork
 from ownership._errors import OwnershipLostError
 from ownership._guard import Interrupting
 from ownership._hold import Hold
@@ -17,6 +18,8 @@ from ownership._pinned import DirectoryChanged
 from ownership._renewal import renew_late
 
 _FOLLOWED = 8  # times that a changed directory is followed before giving up
+
+unfinished: dict[Inside, Holding] = {}  # that nobody is in any more, and whose guards may still be locked
 
 
 class _Leaving:
@@ -174,13 +177,15 @@ def _free(holding: Holding, inside: Inside) -> None:
         return
     inside.is_being_left = True
     try:
+        unfinished[inside] = holding
+        if holding.inside is inside:  # as long as the guard is locked no other thread is
+            holding.inside = None
         for hold in list(inside.holds.values()):
             hold.leave()
-        if holding.inside is inside:
-            holding.inside = None
         for guard in list(inside.holds):
             guard.catch_up()  # what was put off until it is free
         inside.holds.clear()
+        unfinished.pop(inside, None)
     finally:
         inside.is_being_left = False
     while inside.given_up:
@@ -200,6 +205,8 @@ def leave_stale(holding: Holding) -> None:
     if inside is not None and inside.is_of_this_thread and inside.is_over:
         inside.members.clear()
         _free(holding, inside)
+    for left in [one for one, of in list(unfinished.items()) if of is holding and one.is_of_this_thread]:
+        _free(holding, left)
 
 
 def waits(holding: Holding, give_up: Callable[[], bool], rest: Callable[[], object]) -> bool:
@@ -227,3 +234,6 @@ def let_wait(holding: Holding) -> None:
     inside = holding.inside
     if inside is not None and inside.is_here and inside.given_up is None:
         inside.given_up = []
+
+
+_fork.in_child(unfinished.clear)

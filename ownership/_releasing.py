@@ -6,7 +6,7 @@ import os
 from functools import partial
 
 from ownership import _closing, _keeper
-from ownership._critical import waits
+from ownership._critical import unfinished, waits
 from ownership._errors import OwnershipError
 from ownership._holding import Holding
 from ownership._state import State
@@ -18,7 +18,7 @@ def release(holding: Holding, reason: str) -> None:
     """See :meth:`ownership.Claim.release`."""
     if holding.process != os.getpid():
         return
-    if holding.inside is not None and waits(
+    if (holding.inside is not None or unfinished) and waits(
         holding, partial(_make_inert, holding), partial(_withdraw_quietly, holding, reason)
     ):
         return

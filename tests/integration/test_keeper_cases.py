@@ -133,7 +133,7 @@ def test_a_pause_that_nobody_used_is_no_loss(tmp_path: Path) -> None:
 
 def test_exactly_one_owner_is_left_when_a_record_is_swept(tmp_path: Path) -> None:
     """K57, short."""
-    _sweep(tmp_path, rounds=8)
+    _sweep(tmp_path, rounds=12)
 
 
 @pytest.mark.slow

@@ -15,7 +15,16 @@ import pytest
 import leases
 import ownership
 from leases import append_line, read_lines
-from tests.support.processes import Child, Contender, eventually, is_locked, running, stopped
+from tests.support.processes import (
+    Child,
+    Contender,
+    eventually,
+    is_locked,
+    open_descriptors,
+    opened_since,
+    running,
+    stopped,
+)
 from tests.support.records import file_of
 
 HOLDER = """
@@ -234,10 +243,10 @@ def test_readers_beside_a_writer_that_is_torn_again_and_again_see_whole_lines_on
 def test_nothing_is_left_open_or_locked(tmp_path: Path) -> None:
     with leases.acquire(tmp_path / "x") as lease:
         append_line(lease, "a")
-        before = os.listdir("/proc/self/fd")
+        before = open_descriptors()
         for _ in range(20):
             append_line(lease, "a")
             list(read_lines(tmp_path / "x"))
             read_lines(tmp_path / "x")
-        assert len(os.listdir("/proc/self/fd")) <= len(before)
+        eventually(lambda: opened_since(before) == [])
         assert file_of(tmp_path / "x", "guard").exists()

@@ -666,7 +666,7 @@ def test_out_of_descriptors_nobody_is_taken_for_dead() -> None:
 def test_a_probe_spawns_no_process_and_sends_no_signal_but_zero(tmp_path: Path) -> None:
     body = """
         live, stopped, dead = map(int, sys.argv[1:])
-        for _ in range(50):
+        for _ in range(200):
             for pid in (live, stopped, dead, 4000000, 1):
                 for table in (system, LinuxProcesses(pidfd=False)):
                     table.observe(pid)

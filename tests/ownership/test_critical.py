@@ -16,6 +16,8 @@ import pytest
 import leases
 import ownership
 from ownership import GuardTimeoutError, OwnershipLostError, Verdict
+from ownership._critical import unfinished
+from ownership._hold import Hold
 from ownership.testing import FakeClock
 from tests.support.injection import Interrupter
 from tests.support.namespaces import needs_linux_root
@@ -465,3 +467,23 @@ def test_threads_that_share_a_section_object_are_not_inside_at_once(
         with shared:
             assert guarded(tmp_path / "x")
         assert not guarded(tmp_path / "x")
+
+
+def test_it_is_over_for_its_process_before_another_thread_can_be_inside(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the next one's beginning could be taken for its own, and forgotten."""
+    with ownership.acquire(tmp_path / "x", also=[tmp_path / "y"]) as claim:
+        seen, leave = list[object](), Hold.leave
+
+        def looked(hold: Hold) -> None:
+            seen.append(claim._holding.inside)
+            leave(hold)
+
+        section = claim.critical()
+        section.__enter__()
+        monkeypatch.setattr(Hold, "leave", looked)
+        section.__exit__(None, None, None)
+        monkeypatch.undo()
+        assert seen == [None, None]
+        assert unfinished == {}

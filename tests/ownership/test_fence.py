@@ -26,6 +26,7 @@ from ownership._process import LinuxProcesses
 from ownership._process._kernel import Kernel
 from ownership._sentry import Sentry
 from ownership.testing import FakeClock, FakeProcessTable, ProcessState
+from tests.support.processes import open_descriptors, opened_since
 from tests.support.records import OTHER_INSTANCE, file_of, plant, record
 from tests.support.waiting import eventually
 
@@ -577,7 +578,7 @@ def test_only_a_reference_can_be_fenced() -> None:
 
 def test_whoever_rings_while_a_new_bell_is_hung_leaves_nothing_open(monkeypatch: pytest.MonkeyPatch) -> None:
     """One thread has closed the writing end, and not yet noted that, when the one that polls wants another bell."""
-    before = os.listdir("/proc/self/fd")
+    before = open_descriptors()
     bell = Bell()
     bell.hang()
     close = os.close
@@ -591,7 +592,7 @@ def test_whoever_rings_while_a_new_bell_is_hung_leaves_nothing_open(monkeypatch:
     bell.ring()
     assert bell.number >= 0
     bell.take_down()
-    assert len(os.listdir("/proc/self/fd")) <= len(before)
+    assert opened_since(before) == []
 
 
 # asyncio

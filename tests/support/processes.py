@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import fcntl
 import json
 import os
@@ -288,6 +289,11 @@ def is_locked(path: Path) -> bool:
     finally:
         os.close(number)
     return False
+
+
+def opened_since(before: list[str]) -> list[str]:
+    """What this process has open that was not in *before*. What the keeper has let go of since hides nothing."""
+    return list((collections.Counter(open_descriptors()) - collections.Counter(before)).elements())
 
 
 def open_descriptors(pid: int | None = None) -> list[str]:
