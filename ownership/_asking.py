@@ -63,13 +63,14 @@ class Asking:
         except (OSError, OwnershipError, DirectoryChanged):
             return True  # it cannot be told now
 
-    def ask(self, examiner: Examiner, refused: Refused) -> bool:
+    def ask(self, examiner: Examiner, refused: Refused) -> Refused | None:
         """Publish our request, or again if somebody deleted it, unless there is nobody to be asked any more.
 
-        :returns: whether another owner is asked than before
+        :param refused: by whom; under the guard it may be another one by now
+        :returns: who is asked now, if that is another owner than before
         :raises AlreadyOwnedError: somebody else asks already; or ours was withdrawn by decision
         """
-        anew = self.asked is None or not is_same_owner(self.asked, refused.examined)
+        before = self.asked
         clock, resource = self.holding.clock, refused.resource
         _keeper.KEEPER.add(self.holding)
         place = pinned(resource, self.registry)
@@ -80,7 +81,9 @@ class Asking:
             self.asked = None
         except Interrupting as interrupting:
             raise interrupting.told() from None
-        return anew
+        if self.asked is None or (before is not None and is_same_owner(before, self.asked)):
+            return None
+        return Refused(place, resource, self.asked)
 
     def _ask(self, examiner: Examiner, place: Place, resource: Resource, hold: Hold) -> None:
         remembered = hold.read()

@@ -131,11 +131,11 @@ class Replacement(Acquisition):
         if self.waiter is None:
             self.waiter = Waiter(self.examiner)
         if not self.asking.has_asked(refused):
-            anew = self.asking.ask(self.examiner, refused)
+            asked = self.asking.ask(self.examiner, refused)
             self.examiner = self.examiner._replace(asking=self.asking.token)
-            if anew:
+            if asked is not None:
                 self.patient_until = self.clock.monotonic() + self.grace
-            self._tell(refused)
+                self._tell(asked)
             return
         now = self.clock.monotonic()
         if now >= self.deadline:

@@ -12,6 +12,8 @@ import pytest
 
 import ownership
 from ownership import AcquireTimeoutError, AlreadyOwnedError
+from ownership._asking import Asking
+from ownership._refusing import Refused
 from tests.support.namespaces import NEW_PIDS, NOBODY, elsewhere, needs_linux_root, other_accounts_can_run_us
 from tests.support.processes import (
     HERD,
@@ -87,6 +89,15 @@ def marked(path: Path) -> bool:
 def is_clean(path: Path) -> bool:
     """Only a record is there, at the most."""
     return residue(path) <= {f"{path.name}.json"} and not marked(path)
+
+
+def outlast(path: Path) -> None:
+    """Make its request one of somebody who has been stopped for days."""
+    request = lock_directory(path) / f"{path.name}.request"
+    text = request.read_text()
+    changed = text.replace('"renewed_at":', '"renewed_at":-1e6,"was":')
+    assert changed != text
+    request.write_text(changed)
 
 
 @pytest.fixture
@@ -314,18 +325,41 @@ def test_an_asker_that_was_stopped_for_longer_than_it_may_take_finds_another_own
     with owner(path) as old, asker(path, 60) as new, Contender() as other:
         assert new.hear() == "asks"
         with stopped(new.pid):
-            request = lock_directory(path) / "x.request"
             old.kill()
-            text = request.read_text()
-            changed = text.replace('"renewed_at":', '"renewed_at":-1e6,"was":')
-            assert changed != text
-            request.write_text(changed)  # as if it had been stopped for days
+            outlast(path)
             assert "value" in other.do("acquire", path)
-        heard = new.hear()
-        assert heard == "asks", (heard, other.process.poll(), ownership.inspect(path))
+        assert new.hear() == "asks"
         assert "value" in other.do("verify", path)
         assert "value" in other.do("release", path)
         assert "owns" in new.hear()
+
+
+def test_whoever_follows_between_a_look_and_the_request_is_asked_and_given_its_time_too(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The asker is stopped right after it has seen the owner that it has asked already."""
+    has_asked, told = Asking.has_asked, list[int]()
+
+    def stopped_before_it_tells(asking: Asking, refused: Refused) -> bool:
+        if asking.token and not told[1:] and old.process.poll() is None:
+            outlast(path)
+            old.kill()
+            assert "value" in other.do("acquire", path)
+        return has_asked(asking, refused)
+
+    def on_wait(error: AlreadyOwnedError) -> None:
+        assert error.owner is not None
+        told.append(error.owner.pid)
+        if told[1:]:
+            assert "value" in other.do("verify", path)
+            assert "value" in other.do("release", path)
+
+    with owner(path) as old, Contender() as other:
+        monkeypatch.setattr(Asking, "has_asked", stopped_before_it_tells)
+        with ownership.replace(path, grace=1, on_wait=on_wait) as claim:
+            claim.verify()
+        assert told == [old.pid, other.pid]
+        assert "value" in other.do("acquire", path)  # nobody has stopped it
 
 
 def test_an_exit_without_a_release_withdraws_nothing_but_blocks_nobody(path: Path) -> None:
