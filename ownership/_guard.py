@@ -40,7 +40,7 @@ class Interrupting(Exception):
 
     def told(self) -> GuardTimeoutError:
         """The error for a call that cannot be put off."""
-        return self._guard.timeout(os.getpid())
+        return self._guard.timeout(os.getpid(), within=True)
 
 
 class Guard:
@@ -84,14 +84,23 @@ class Guard:
         while self.afterwards:
             self.afterwards.pop()()
 
-    def timeout(self, holder: int | None) -> GuardTimeoutError:
-        who = f"pid {holder}" if holder else "a process this system does not name"
+    def timeout(self, holder: int | None, *, within: bool = False) -> GuardTimeoutError:
+        """The error for *holder*; *within*: it is this very thread."""
+        who, hint = f"pid {holder}", f"try again; if pid {holder} is stopped: kill -CONT {holder}, or end it"
+        if holder is None:
+            who, hint = "a process this system does not name", "try again"
+        elif within:
+            who = f"this very thread (pid {holder})"
+            hint = "do it when the critical section, or the call that a handler interrupts, is over"
+        elif holder == os.getpid():
+            who = f"this process itself (pid {holder}), by another thread or section"
+            hint = "try again when its critical section is over; keep such sections short"
         return GuardTimeoutError(
             f"{self.resource.shown}: its guard {shown(self.path)} is busy, held by {who}; "
             "nobody could decide who owns it",
             resource=self.resource.path,
             holder=holder,
-            hint=f"try again; if pid {holder} is stopped: kill -CONT {holder}, or end it" if holder else "try again",
+            hint=hint,
         )
 
     def told(self, error: OSError) -> Exception:

@@ -75,8 +75,10 @@ def test_another_thread_waits_its_turn(tmp_path: Path) -> None:
             try:
                 with claim.critical(timeout=0.05):
                     found.append("both inside")
-            except GuardTimeoutError:
+            except GuardTimeoutError as error:
                 found.append("kept out")
+                assert f"this process itself (pid {os.getpid()})" in error.message
+                found.append(error.hint)
             done.set()
 
         thread = threading.Thread(target=other)
@@ -85,7 +87,7 @@ def test_another_thread_waits_its_turn(tmp_path: Path) -> None:
             inside.set()
             assert done.wait(20)
         thread.join()
-        assert found == ["kept out"]
+        assert found == ["kept out", "try again when its critical section is over; keep such sections short"]
         with claim.critical(timeout=0.0):
             pass
 
@@ -115,8 +117,9 @@ def test_inside_the_ttl_may_pass(tmp_path: Path) -> None:
     with ownership.acquire(tmp_path / "x", ttl=5.0, auto_renew=False, clock=clock) as claim, claim.critical():
         clock.advance(50)
         assert claim.expires_in == 0.0
-        with pytest.raises(GuardTimeoutError):
+        with pytest.raises(GuardTimeoutError, match=f"held by this very thread .pid {os.getpid()}.") as busy:
             ownership.acquire(tmp_path / "x", clock=clock)
+        assert "when the critical section" in busy.value.hint
         claim.verify()
         assert claim.expires_in == 5.0
 
