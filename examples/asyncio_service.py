@@ -10,11 +10,11 @@ gives the lease up in good order.
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
 import sys
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import leases
@@ -61,15 +61,20 @@ async def heard(process: asyncio.subprocess.Process, who: str) -> str:
     return line
 
 
+def send(process: asyncio.subprocess.Process, number: int) -> None:
+    with suppress(ProcessLookupError):  # it has lost the lease by now, and ended
+        process.send_signal(number)
+
+
 async def taken_over(first: asyncio.subprocess.Process, second: asyncio.subprocess.Process) -> str:
     """Stop the *first*. Were it stopped in the very middle of a line, nobody could take over before it goes on."""
     while True:
-        os.kill(first.pid, signal.SIGSTOP)
+        send(first, signal.SIGSTOP)
         tell("first", "is stopped, for longer than its lease holds")
         try:
             return await asyncio.wait_for(heard(second, "second"), 5 * TTL)
         except TimeoutError:
-            os.kill(first.pid, signal.SIGCONT)
+            send(first, signal.SIGCONT)
             await asyncio.sleep(0.1)
 
 
@@ -80,9 +85,9 @@ async def play(path: Path) -> None:
     try:
         await heard(second, "second")
         assert await taken_over(first, second) == "works"
-        os.kill(first.pid, signal.SIGCONT)
+        send(first, signal.SIGCONT)
         assert await heard(first, "first") == "lost it: expired"
-        os.kill(second.pid, signal.SIGINT)
+        send(second, signal.SIGINT)
         assert await heard(second, "second") == "interrupted"
         assert (await first.wait(), await second.wait()) == (leases.LeaseLostError.exit_code, 130)
     finally:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import importlib.util
 import signal
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,6 +14,7 @@ import leases
 import ownership
 from leases import append_line, read_lines
 from ownership import Verdict
+from tests.support.cli import ROOT
 from tests.support.processes import Contender, eventually, is_locked, residue, run, running, stopped
 from tests.support.records import file_of
 
@@ -322,3 +326,57 @@ with ownership.listen(sys.argv[1]) as owned:
     with running(body, tmp_path / "s", server) as client:
         assert client.hear() == ["x"] * 8
         assert client.hear() == ["SIGTERM"]  # which the thread that started it has not blocked
+
+
+STOPPED_INSIDE = """
+import sys, time, leases
+with leases.acquire(sys.argv[1], ttl=1.0) as lease:
+    print("works", flush=True)
+    sys.stdin.readline()
+    with lease.critical():
+        print("is inside", flush=True)
+        seen = time.monotonic()
+        while time.monotonic() - seen < 0.5:  # until it has been stopped
+            seen = time.monotonic()
+            time.sleep(0.01)
+    while True:
+        time.sleep(0.01)
+        lease.verify()
+"""
+
+
+def test_the_example_stops_its_service_again_if_that_was_in_the_middle_of_a_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spec = importlib.util.spec_from_file_location("asyncio_service", Path(ROOT, "examples", "asyncio_service.py"))
+    assert spec is not None
+    assert spec.loader is not None
+    example = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(example)
+    monkeypatch.setattr(example, "TTL", 0.3)  # five of which it waits
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    path = tmp_path / "x"
+
+    async def play() -> None:
+        pipe = asyncio.subprocess.PIPE
+        arguments = (sys.executable, "-c", STOPPED_INSIDE, str(path))
+        first = await asyncio.create_subprocess_exec(
+            *arguments, stdin=pipe, stdout=pipe, stderr=asyncio.subprocess.DEVNULL
+        )
+        second = None
+        try:
+            assert await example.heard(first, "first") == "works"
+            second = await example.started(path)
+            assert await example.heard(second, "second") == "stands by"
+            assert first.stdin is not None
+            first.stdin.write(b"enter\n")
+            assert await example.heard(first, "first") == "is inside"
+            assert await example.taken_over(first, second) == "works"
+        finally:
+            for process in filter(None, (first, second)):
+                if process.returncode is None:
+                    process.kill()
+                await process.wait()
+
+    asyncio.run(asyncio.wait_for(play(), 60))
+    assert capsys.readouterr().out.count("is stopped") > 1
