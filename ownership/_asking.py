@@ -41,6 +41,7 @@ class Asking:
     seconds: float = _ENDLESS
     token = 0
     asked: Examined | None = None
+    _marked: tuple[int, int] | None = None  # the guard, when we asked
 
     def __init__(self, holding: Holding, registry: str | None, reason: str) -> None:
         self.holding = holding
@@ -93,7 +94,7 @@ class Asking:
         asker = asker_of(examiner, place, resource)
         if asker is not None and asker.stands and asker.record.token != self.token:
             raise self._refused(resource, place, asker, examined.record)
-        if remembered.withdrawn and self.token:  # since we asked: asking puts another mark in the place of this one
+        if self._marked == hold.file and not self._stands() and (asker is not None or not remembered.requested):
             raise self._withdrawn(resource, place, examined)
         place.directory.discard(resource.name + SUFFIX)  # our own, or one that nobody stands for
         self._forget()
@@ -103,15 +104,27 @@ class Asking:
         request = Request(place, hold.guard, self.registry, self.holding.me.instance_id, token, self._raw(token, place))
         self.holding.parts.append(request)
         request.ask(hold)
+        self._marked = hold.file
         self.token = token
         self.asked = examined
 
     def is_withdrawn(self, refused: Refused) -> bool:
-        """Whether somebody decided that we are not to ask any more, as far as can be told without the guard."""
+        """Whether somebody decided that we are not to ask any more, as far as can be told without the guard.
+
+        Whoever decides leaves no mark that somebody asks; whoever has asked since has left a request. A cleaner, which
+        has only removed ours, does neither.
+        """
+        directory, resource = refused.place.directory, refused.resource
         try:
-            return peek(refused.place.directory, refused.resource).withdrawn and not self.holding.parts[0].is_there()
+            if self._stands():
+                return False
+            another = directory.signature(resource.name + SUFFIX) is not None
+            return another or not peek(directory, resource).requested
         except (OSError, OwnershipError, DirectoryChanged):
             return False
+
+    def _stands(self) -> bool:
+        return any(part.is_there() for part in self.holding.parts)
 
     def _forget(self) -> None:
         """Nothing of ours is there any more."""
@@ -158,8 +171,8 @@ class Asking:
     def _withdrawn(self, resource: Resource, place: Place, examined: Examined) -> AlreadyOwnedError:
         error = refusal(resource, examined, place)
         return AlreadyOwnedError(
-            f"{resource.shown}: our request to its owner was withdrawn by decision (leasectl break --token "
-            f"{self.token}); {error.message}",
+            f"{resource.shown}: our request to its owner does not stand any more, by decision (leasectl break --token "
+            f"{self.token}), or since we were stopped for too long; {error.message}",
             resource=resource.path,
             record=examined.record,
             owner=examined.owner,
@@ -171,7 +184,7 @@ class Asking:
     def done(self) -> None:
         """We own what we asked for. Our request went when we acquired, unless its mark had been deleted."""
         try:
-            left = any(part.is_there() for part in self.holding.parts)
+            left = self._stands()
         except (OSError, OwnershipError):
             left = True
         if left:

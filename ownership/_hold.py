@@ -156,6 +156,11 @@ class Hold:
 
     # -- while inside
 
+    @property
+    def file(self) -> tuple[int, int]:
+        """Device and inode of the guard that is locked."""
+        return self._descriptor.device, self._descriptor.inode
+
     def is_at_path(self) -> bool:
         """Whether directory and guard at the path are those that are pinned and locked."""
         try:

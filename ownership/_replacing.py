@@ -161,10 +161,18 @@ class Replacement(Acquisition):
 
     def _has_let_go(self, refused: Refused, owner: OwnerIdentity) -> bool:
         """Whether *owner* does not own any more, or our time is over, or we are not to ask any more."""
-        if self.clock.monotonic() >= self.deadline or self.asking.is_withdrawn(refused):
+        if self.clock.monotonic() >= self.deadline or self.asking.is_withdrawn(refused) or self._is_gate_closed():
             return True
         looked = self._look(refused)
         return looked is not None and not is_same_owner(looked, refused.examined)
+
+    def _is_gate_closed(self) -> bool:
+        try:
+            if self.gate is not None:
+                self.gate.check()
+        except Exception:  # which it is, the next check says
+            return True
+        return False
 
     def _look(self, refused: Refused) -> Examined | None:
         try:

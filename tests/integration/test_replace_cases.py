@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -89,15 +90,6 @@ def marked(path: Path) -> bool:
 def is_clean(path: Path) -> bool:
     """Only a record is there, at the most."""
     return residue(path) <= {f"{path.name}.json"} and not marked(path)
-
-
-def outlast(path: Path) -> None:
-    """Make its request one of somebody who has been stopped for days."""
-    request = lock_directory(path) / f"{path.name}.request"
-    text = request.read_text()
-    changed = text.replace('"renewed_at":', '"renewed_at":-1e6,"was":')
-    assert changed != text
-    request.write_text(changed)
 
 
 @pytest.fixture
@@ -321,29 +313,36 @@ def test_who_waits_behind_an_asker_that_is_killed_owns_at_once(path: Path) -> No
 def test_an_asker_that_was_stopped_for_longer_than_it_may_take_finds_another_owner_and_leaves_it_alone(
     path: Path,
 ) -> None:
-    """It asks that one anew, and gives it its time."""
-    with owner(path) as old, asker(path, 60) as new, Contender() as other:
+    """It asks nobody any more: whoever owns by now has been asked by nobody."""
+    with owner(path) as old, asker(path, 0.1) as new, Contender() as other:
         assert new.hear() == "asks"
         with stopped(new.pid):
+            request = lock_directory(path) / "x.request"
+            text = request.read_text()
+            changed = text.replace('"renewed_at":', '"renewed_at":-1e6,"was":')
+            assert changed != text
+            request.write_text(changed)  # as if it had been stopped for days
             old.kill()
-            outlast(path)
             assert "value" in other.do("acquire", path)
-        assert new.hear() == "asks"
+        told = new.hear()
+        assert told["error"] == "AlreadyOwnedError"
+        assert "our request to its owner does not stand any more" in told["text"]
+        assert f"pid {other.pid}" in told["text"]
         assert "value" in other.do("verify", path)
-        assert "value" in other.do("release", path)
-        assert "owns" in new.hear()
+        assert is_clean(path)
 
 
 def test_whoever_follows_between_a_look_and_the_request_is_asked_and_given_its_time_too(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The asker is stopped right after it has seen the owner that it has asked already."""
+    """A cleaner lets somebody in right after the asker has seen the owner that it has asked already."""
     has_asked, told = Asking.has_asked, list[int]()
 
-    def stopped_before_it_tells(asking: Asking, refused: Refused) -> bool:
+    def after_a_cleaner(asking: Asking, refused: Refused) -> bool:
         if asking.token and not told[1:] and old.process.poll() is None:
-            outlast(path)
             old.kill()
+            for kind in ("request", "guard"):
+                (lock_directory(path) / f"x.{kind}").unlink()
             assert "value" in other.do("acquire", path)
         return has_asked(asking, refused)
 
@@ -355,11 +354,93 @@ def test_whoever_follows_between_a_look_and_the_request_is_asked_and_given_its_t
             assert "value" in other.do("release", path)
 
     with owner(path) as old, Contender() as other:
-        monkeypatch.setattr(Asking, "has_asked", stopped_before_it_tells)
+        monkeypatch.setattr(Asking, "has_asked", after_a_cleaner)
         with ownership.replace(path, grace=1, on_wait=on_wait) as claim:
             claim.verify()
         assert told == [old.pid, other.pid]
         assert "value" in other.do("acquire", path)  # nobody has stopped it
+
+
+AFTER_A_BREAK = """
+path, then = sys.argv[1:3]
+assert ownership.break_claim(path, token=int(sys.argv[3])).withdrawn
+if then == "asks":
+    threading.Thread(target=lambda: ownership.replace(path, grace=60), daemon=True).start()
+    while ownership.inspect(path).request is None:
+        time.sleep(0.001)
+elif then == "gives up":
+    try:
+        ownership.replace(path, grace=60, timeout=0)
+    except ownership.AcquireTimeoutError:
+        pass
+elif then == "dies":
+    ownership.replace(path, grace=60, on_wait=lambda _: os.kill(os.getpid(), 9))
+say("done")
+hear()
+"""
+
+
+@pytest.mark.parametrize("grace", [0.1, 60.0])
+@pytest.mark.parametrize("then", ["asks", "gives up", "dies", "owns"])
+def test_an_asker_that_was_withdrawn_asks_and_stops_nobody_whatever_came_before_it_looked(
+    path: Path, then: str, grace: float
+) -> None:
+    how = "stubborn" if grace < 1 else "plain"
+    with owner(path, how) as old, asker(path, grace) as new, Contender() as other:
+        assert new.hear() == "asks"
+        with stopped(new.pid):
+            request = ownership.inspect(path).request
+            assert request is not None
+            with running(AFTER_A_BREAK, path, then, request.token) as decider:
+                if then == "dies":
+                    decider.process.wait(30)
+                else:
+                    assert decider.hear() == "done"
+                if then == "owns":
+                    old.kill()
+                    assert "value" in other.do("acquire", path)
+                os.kill(new.pid, signal.SIGCONT)
+                told = new.hear()
+        assert told["error"] == "AlreadyOwnedError", told
+        if then == "owns":
+            assert "value" in other.do("verify", path)
+        else:
+            assert old.process.poll() is None
+
+
+def test_a_gate_that_is_closed_between_term_and_kill_keeps_the_owner_from_being_killed(path: Path) -> None:
+    class Shut(Exception):
+        pass
+
+    class Gate:
+        is_closed = False
+
+        def check(self) -> None:
+            if self.is_closed:
+                raise Shut
+
+    body = """
+signal.signal(signal.SIGTERM, lambda *_: say("termed"))
+claim = ownership.acquire(sys.argv[1])
+say("owns")
+while True:
+    time.sleep(0.01)
+"""
+    gate = Gate()
+    with running(body, path) as old:
+        assert old.hear() == "owns"
+
+        def close() -> None:
+            assert old.hear() == "termed"
+            gate.is_closed = True
+
+        closing = threading.Thread(target=close)
+        closing.start()
+        with pytest.raises(Shut):
+            ownership.replace(path, grace=2, gate=gate)
+        closing.join()
+        assert old.process.poll() is None
+        assert is_clean(path)
 
 
 def test_an_exit_without_a_release_withdraws_nothing_but_blocks_nobody(path: Path) -> None:

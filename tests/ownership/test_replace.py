@@ -574,7 +574,7 @@ def test_an_asker_whose_request_is_withdrawn_by_decision_gives_up(path: Path, gr
         thread.join(30)
         assert ownership.is_alive(owner)
     assert [(error.exit_code, type(error)) for error in told] == [(75, AlreadyOwnedError)]
-    assert "withdrawn by decision" in str(told[0])
+    assert "does not stand any more, by decision" in str(told[0])
     assert told[0].owner is not None
     assert told[0].owner.pid == owner
     assert residue(path) == {"x.json"}
