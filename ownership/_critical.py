@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import threading
+import time
 import weakref
 from collections.abc import Callable
 from functools import partial
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeAlias
 
 from ownership import _fork
 from ownership._errors import OwnershipLostError
@@ -17,7 +19,11 @@ from ownership._inside import Inside
 from ownership._pinned import DirectoryChanged
 from ownership._renewal import renew_late
 
+Leaving: TypeAlias = "weakref.ref[Callable[..., None]]"
+
 _FOLLOWED = 8  # times that a changed directory is followed before giving up
+_LEAVING = 1.0  # seconds that another thread may take to free guards
+_SOON = 0.0005
 
 unfinished: dict[Inside, Holding] = {}  # that nobody is in any more, and whose guards may still be locked
 
@@ -34,8 +40,8 @@ class _Leaving:
         if section is None:
             return _exit
         leaving = partial(_exit, section)
-        if section.leaving is None and not section.is_used:  # it is about to be entered
-            section.leaving = weakref.ref(leaving, section.dropped)
+        if not section.is_used:  # it is about to be entered: by this thread, if another one is not faster
+            section.looked_up[weakref.ref(leaving, section.dropped)] = threading.get_ident()
         return leaving
 
 
@@ -49,16 +55,18 @@ class Critical:
     counts as being inside until it is left or dropped. Whoever does so and looks ``__exit__`` up before must keep it.
 
     :ivar leaving: what the ``with`` statement is going to call
+    :ivar looked_up: what any is going to call, and its thread
     :ivar told: what to raise for a loss instead
     """
 
     told: Callable[[OwnershipLostError], Exception] | None = None
-    leaving: weakref.ref[Callable[..., None]] | None = None
+    leaving: Leaving | None = None
     _inside: Inside | None = None  # what we are inside of, perhaps with others around us
     _given_up: list[Callable[[], object]] | None = None  # to give it up inside is refused
 
     def __init__(self, holding: Holding, timeout: float) -> None:
         self._member = object()
+        self.looked_up: dict[Leaving, int] = {}
         self._used: dict[None, object] = {}  # by one ``with`` statement at a time: whoever is first
         self._timeout = timeout
         self._holding = holding
@@ -71,6 +79,7 @@ class Critical:
             shown = self._holding.primary.shown
             raise RuntimeError(f"this section of {shown} is entered already: call critical() again")
         try:
+            self.leaving = self._looked_up_here()
             self._enter()
         except BaseException as error:
             self.leave()
@@ -84,6 +93,11 @@ class Critical:
     def is_used(self) -> bool:
         return bool(self._used)
 
+    def _looked_up_here(self) -> Leaving | None:
+        """What the ``with`` statement that has just begun in this thread looked up last."""
+        here = threading.get_ident()
+        return next((one for one, thread in reversed(list(self.looked_up.items())) if thread == here and one()), None)
+
     def put_off(self, given_up: list[Callable[[], object]]) -> None:
         """To be called before it is entered: it is the section of a call of this library, not one of the program.
 
@@ -95,19 +109,34 @@ class Critical:
         holding = self._holding
         holding.require_held()
         self.__class__ = _Entering
-        inside = holding.inside
-        if inside is not None and inside.is_here:
-            self._inside = inside
-        else:
-            self._inside = inside = Inside(self._given_up)
-            self._lock(inside, holding.clock.monotonic() + self._timeout)
-        gone = weakref.ref(self, partial(_drop, holding, inside, self._member))
-        inside.members[self._member] = partial(_is_over, gone, self.leaving)
-        holding.inside = inside
+        deadline = holding.clock.monotonic() + self._timeout
+        while not self._joins(holding.inside):
+            leave_stale(holding)
+            if holding.inside is None or not holding.inside.is_here:
+                self._inside = inside = Inside(self._given_up)
+                self._lock(inside, deadline)
+                self._become_member(inside)
+                holding.inside = inside
+                break
         self.__class__ = Critical
         holding.verify()
         renew_late(holding)
         holding.require_held()
+
+    def _joins(self, inside: Inside | None) -> bool:
+        """Whether this thread is in *inside* already, and we are now, too."""
+        if inside is None or not inside.is_here:
+            return False
+        self._inside = inside
+        self._become_member(inside)
+        if self._holding.inside is inside and not inside.leaver:
+            return True
+        _drop(self._holding, inside, self._member)  # another thread has just dropped the last section of this one
+        return False
+
+    def _become_member(self, inside: Inside) -> None:
+        gone = weakref.ref(self, partial(_drop, self._holding, inside, self._member))
+        inside.members[self._member] = partial(_is_over, gone, self.leaving)
 
     def _lock(self, inside: Inside, deadline: float) -> None:
         holding = self._holding
@@ -116,6 +145,8 @@ class Critical:
                 for part in holding.parts:  # in the order in which everybody locks guards
                     if part.place is None:
                         holding.require_held()
+                    if inside.thread in part.guard.inside:
+                        leave_stale(holding)  # by another thread, perhaps, that has just dropped a section of this one
                     if inside.thread in part.guard.inside:
                         raise Interrupting(part.guard).told()
                     part.place.directory.ensure_open()
@@ -136,14 +167,18 @@ class Critical:
             self._leave()  # again: a signal may have come on the way out
             raise
 
-    def dropped(self, _: object) -> None:
-        """The ``with`` statement is over, and did not leave it. Whatever a handler raises here is lost."""
-        self.leave()
+    def dropped(self, leaving: Leaving) -> None:
+        """A ``with`` statement is over, and did not leave it. Whatever a handler raises here is lost."""
+        self.looked_up.pop(leaving, None)
+        if leaving is self.leaving:  # else it is another one that has entered it
+            self.leave()
 
     def _leave(self) -> None:
         """May be repeated until it is done. The guards are held until the last one inside has left."""
         if self._inside is not None:
             _drop(self._holding, self._inside, self._member)
+        if self.leaving is not None:
+            self.looked_up.pop(self.leaving, None)  # or its end would be told, where what a handler raises is lost
         self._inside = self.leaving = None
         self.__class__ = Critical
         self._used.clear()
@@ -155,7 +190,7 @@ def _exit(
     section.leave()
 
 
-def _is_over(section: weakref.ref[Critical], leaving: weakref.ref[Callable[..., None]] | None) -> bool:
+def _is_over(section: weakref.ref[Critical], leaving: Leaving | None) -> bool:
     """Whether nobody can be in *section* any more: it is gone, or nobody is left to leave it."""
     return section() is None or (leaving is not None and leaving() is None)
 
@@ -172,24 +207,31 @@ def _drop(holding: Holding, inside: Inside, member: object, _: object = None) ->
 
 
 def _free(holding: Holding, inside: Inside) -> None:
-    """May be repeated until it is done, but not by a handler in the midst of it."""
-    if inside.is_being_left:
-        return
-    inside.is_being_left = True
-    try:
-        unfinished[inside] = holding
-        if holding.inside is inside:  # as long as the guard is locked no other thread is
-            holding.inside = None
-        for hold in list(inside.holds.values()):
-            hold.leave()
-        for guard in list(inside.holds):
-            guard.catch_up()  # what was put off until it is free
-        inside.holds.clear()
-        unfinished.pop(inside, None)
-    finally:
-        inside.is_being_left = False
-    while inside.given_up:
+    """May be repeated until it is done, but not by a handler in the midst of it. Whoever joins meanwhile stays in."""
+    while (inside.holds or inside in unfinished) and not inside.members:
+        turn = [threading.get_ident()]
+        try:
+            if inside.leaver.setdefault(None, turn) is not turn:
+                return
+            if not inside.members:
+                _unlock(holding, inside)
+        finally:  # in one step: no signal handler runs in between
+            if None in inside.leaver and inside.leaver[None] is turn:
+                inside.leaver = {}
+    while inside.given_up and not inside.members:
         inside.given_up.pop()()
+
+
+def _unlock(holding: Holding, inside: Inside) -> None:
+    unfinished[inside] = holding
+    if holding.inside is inside:  # as long as the guard is locked no other thread is
+        holding.inside = None
+    for hold in list(inside.holds.values()):
+        hold.leave()
+    for guard in list(inside.holds):
+        guard.catch_up()  # what was put off until it is free
+    inside.holds.clear()
+    unfinished.pop(inside, None)
 
 
 class _Entering(Critical):
@@ -200,13 +242,23 @@ class _Entering(Critical):
 
 
 def leave_stale(holding: Holding) -> None:
-    """Leave what this thread is inside only because signal handlers raised, one while another was cleaned up after."""
+    """Leave what this thread is inside only because signal handlers raised, one while another was cleaned up after.
+
+    If another thread does so at this moment, since it has dropped the last section, wait until it has.
+    """
     inside: Any = holding.inside
     if inside is not None and inside.is_of_this_thread and inside.is_over:
         inside.members.clear()
-        _free(holding, inside)
+        _let_free(holding, inside)
     for left in [one for one, of in list(unfinished.items()) if of is holding and one.is_of_this_thread]:
-        _free(holding, left)
+        _let_free(holding, left)
+
+
+def _let_free(holding: Holding, inside: Inside) -> None:
+    _free(holding, inside)
+    until = time.monotonic() + _LEAVING
+    while inside.is_left_by_another and time.monotonic() < until:
+        time.sleep(_SOON)
 
 
 def waits(holding: Holding, give_up: Callable[[], bool], rest: Callable[[], object]) -> bool:

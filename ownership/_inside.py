@@ -22,17 +22,18 @@ class Inside:
     """A thread that holds several guards for longer than a call.
 
     :ivar members: who is inside, one within the other, and whether that one is over
+    :ivar leaver: the thread that frees the guards at this moment, which may be another one: taken by whoever is first
     :ivar given_up: inside it, to be carried out afterwards; ``None``: refused
     """
 
-    __slots__ = ("given_up", "holds", "is_being_left", "members", "thread")
+    __slots__ = ("given_up", "holds", "leaver", "members", "thread")
 
     def __init__(self, given_up: list[Callable[[], object]] | None) -> None:
         self.thread = threading.get_ident()
         self.holds: dict[Guard, Hold] = {}
         self.members: dict[object, Callable[[], bool]] = {}
         self.given_up = given_up
-        self.is_being_left = False
+        self.leaver: dict[None, list[int]] = {}
 
     @property
     def is_of_this_thread(self) -> bool:
@@ -47,6 +48,12 @@ class Inside:
     def is_over(self) -> bool:
         """Whether nobody can be in it any more: nobody is left to leave it."""
         return all(is_over() for is_over in list(self.members.values()))
+
+    @property
+    def is_left_by_another(self) -> bool:
+        """Whether another thread frees the guards at this moment."""
+        (leaver,) = list(self.leaver.values()) or ([self.thread],)
+        return leaver[0] != threading.get_ident()
 
     def hold_of(self, part: Guarded) -> Hold | None:
         """That of *part*'s guard, if this is the thread; locked again, should the program have closed it.

@@ -16,7 +16,7 @@ import pytest
 import leases
 import ownership
 from ownership import GuardTimeoutError, OwnershipLostError, Verdict
-from ownership._critical import unfinished
+from ownership._critical import Critical, unfinished
 from ownership._hold import Hold
 from ownership.testing import FakeClock
 from tests.support.injection import Interrupter
@@ -489,3 +489,70 @@ def test_it_is_over_for_its_process_before_another_thread_can_be_inside(
         monkeypatch.undo()
         assert seen == [None, None]
         assert unfinished == {}
+
+
+def test_who_is_refused_a_section_that_another_thread_is_inside_does_not_free_its_guard(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both have looked ``__exit__`` up before either is inside."""
+    with ownership.acquire(tmp_path / "x") as claim:
+        section = claim.critical()
+        looked_up, refused, found = threading.Barrier(2), threading.Event(), list[str]()
+
+        def met(section: Critical, entering: Callable[[Critical], None] = Critical.__enter__) -> None:
+            looked_up.wait(20)
+            entering(section)
+
+        monkeypatch.setattr(Critical, "__enter__", met)
+
+        def enter() -> None:
+            try:
+                with section:
+                    assert refused.wait(20)
+                    found.append("guarded" if guarded(tmp_path / "x") else "free")
+            except RuntimeError:
+                refused.set()
+
+        threads = [threading.Thread(target=enter) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert found == ["guarded"]
+        assert not guarded(tmp_path / "x")
+
+
+def test_a_section_that_another_thread_drops_at_any_point_frees_nobody_who_has_entered_meanwhile(
+    tmp_path: Path,
+) -> None:
+    """A generator of this thread was suspended inside; its last reference goes in another thread."""
+    with ownership.acquire(tmp_path / "x") as claim:
+
+        def inside() -> Iterator[None]:
+            with claim.critical():
+                yield
+
+        suspended = list[Iterator[None]]()
+
+        def drop() -> None:
+            thread = threading.Thread(target=suspended.clear)
+            thread.start()
+            thread.join()
+
+        interrupter = Interrupter(drop, (__file__,))
+
+        def enter() -> None:
+            with claim.critical():
+                found.append(guarded(tmp_path / "x"))
+
+        for number in itertools.count(1):
+            found = list[bool]()
+            suspended.append(inside())
+            next(suspended[0])
+            interrupter.run(number, enter)
+            suspended.clear()
+            assert found == [True], interrupter.point
+            assert not guarded(tmp_path / "x"), interrupter.point
+            if not interrupter.point:
+                break
+        assert number > 30
