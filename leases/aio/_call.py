@@ -19,6 +19,7 @@ _Result = TypeVar("_Result")
 # calls of one loop that are made at once, those that wait for an owner not counted: threads that all want to run
 # keep the loop from running
 _AT_ONCE = 4
+_LONG = 0.05  # seconds after which a call counts as one that waits: for a guard, a disk, a peer
 _GLANCE = 0.05  # seconds between looks of a task that was cancelled
 _slots: WeakKeyDictionary[asyncio.AbstractEventLoop, Slots] = WeakKeyDictionary()
 log = logging.getLogger("leases")
@@ -43,6 +44,7 @@ async def run(
     if worker is not None:
         return await _made(act, undo, clock, worker)
     slot = await _slots_here().take()
+    waits = asyncio.get_running_loop().call_later(_LONG, slot.free)
     try:
         if clock is not None:
             clock.waiting = slot.free_from_thread
@@ -57,6 +59,7 @@ async def run(
         finally:
             worker.dismiss()
     finally:
+        waits.cancel()
         slot.free()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
@@ -20,6 +21,22 @@ from ownership import GuardTimeoutError
 
 _Result = TypeVar("_Result")
 _SLICE = 0.05  # seconds from a cancellation to the end of the wait for the guard, at most
+
+
+def patiently(act: Callable[[float], _Result], timeout: float | None, clock: BreakableClock) -> _Result:
+    """In a thread: *act*, given the seconds to wait for the guard; again and again, until that is broken off.
+
+    :raises GuardTimeoutError: somebody else was inside for *timeout* seconds
+    """
+    deadline = None if timeout is None else clock.monotonic() + timeout
+    while True:
+        left = math.inf if deadline is None else deadline - clock.monotonic()
+        try:
+            return act(max(0.0, min(left, _SLICE)))
+        except GuardTimeoutError:
+            if left <= _SLICE:
+                raise
+        clock.wait(0.0)
 
 
 class Turns:
@@ -44,9 +61,6 @@ class Turns:
         :raises GuardTimeoutError: another task was inside for *timeout* seconds
         """
         lock = self._lock()
-        if not lock.locked():
-            await lock.acquire()  # which does not suspend
-            return lock
         try:
             async with asyncio.timeout(timeout):
                 await lock.acquire()
@@ -59,10 +73,10 @@ class Turns:
             ) from None
         return lock
 
-    async def run(self, act: Callable[[], _Result]) -> _Result:
-        """*act*, by the thread that holds the guard if this task is inside; else by any."""
+    async def run(self, act: Callable[[], _Result], clock: BreakableClock | None = None) -> _Result:
+        """*act*, which waits by *clock*, by the thread that holds the guard if this task is inside; else by any."""
         section = self.section()
-        return await run(act, worker=None if section is None else section.worker)
+        return await run(act, clock=clock, worker=None if section is None else section.worker)
 
 
 class Room:
@@ -158,26 +172,16 @@ class Section:
 
     async def _enter(self, room: Room) -> None:
         clock = BreakableClock()
-        attempt = partial(self._attempt, room, clock)
+        attempt = partial(patiently, partial(self._attempt, room), self._timeout, clock)
         await run(attempt, undo=room.undo, clock=clock, worker=room.worker)
         self.is_open = True
         _inside.set((*_inside.get(), ref(self)))
 
-    def _attempt(self, room: Room, clock: BreakableClock) -> AbstractContextManager[None]:
-        """In the thread: wait for the guard, until that is broken off."""
-        deadline = None if self._timeout is None else clock.monotonic() + self._timeout
-        while True:
-            left = _SLICE if deadline is None else deadline - clock.monotonic()
-            section = self.turns.lease.critical(max(0.0, min(left, _SLICE)))
-            try:
-                section.__enter__()
-            except GuardTimeoutError:
-                if left <= _SLICE and deadline is not None:
-                    raise
-                clock.wait(0.0)
-            else:
-                room.sections.append(section)
-                return section
+    def _attempt(self, room: Room, timeout: float) -> AbstractContextManager[None]:
+        section = self.turns.lease.critical(timeout)
+        section.__enter__()
+        room.sections.append(section)
+        return section
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

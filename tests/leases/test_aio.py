@@ -11,9 +11,9 @@ import threading
 import time
 import warnings
 import weakref
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -878,6 +878,121 @@ def test_the_loop_goes_on_while_threads_wait_and_many_may(tmp_path: Path) -> Non
             async with aio.acquire(tmp_path / "y") as other:
                 await other.verify()
         assert sorted(await asyncio.gather(*waiting)) == list(range(len(waiting)))
+
+    run(main())
+
+
+@pytest.mark.parametrize("what", ["critical", "append_line"])
+def test_whoever_asks_right_after_a_turn_was_given_back_waits_no_longer_than_asked(tmp_path: Path, what: str) -> None:
+    """The turn is another task's already, which has not run since."""
+
+    async def main() -> None:
+        async with aio.acquire(tmp_path / "x", ttl=30) as lease:
+            ends = asyncio.Event()
+
+            async def slow() -> None:
+                async with lease.critical(timeout=None):
+                    await ends.wait()
+
+            async def enter() -> None:
+                if what == "append_line":
+                    await aio.append_line(lease, "x", timeout=0.1)
+                async with lease.critical(timeout=0.1):
+                    pytest.fail("both inside")
+
+            async with lease.critical():
+                other = asyncio.create_task(slow())
+                await asyncio.sleep(0)
+            with pytest.raises(GuardTimeoutError, match="another task of this process"):
+                await enter()
+            ends.set()
+            await other
+
+    run(main())
+
+
+@contextmanager
+def threads_inside(handles: list[aio.Lease]) -> Iterator[None]:
+    """Threads of this program are inside the critical section of each."""
+    inside, ends = threading.Barrier(len(handles) + 1), threading.Event()
+
+    def enter(lease: leases.Lease) -> None:
+        with lease.critical():
+            inside.wait(20)
+            ends.wait(20)
+
+    threads = [threading.Thread(target=enter, args=(handle.lease,)) for handle in handles]
+    for thread in threads:
+        thread.start()
+    inside.wait(20)
+    try:
+        yield
+    finally:
+        ends.set()
+        for thread in threads:
+            thread.join()
+
+
+@pytest.mark.parametrize("ends", [False, True])
+def test_calls_that_wait_for_a_guard_keep_no_other_from_being_made(tmp_path: Path, ends: bool) -> None:
+    """As many as are made at once. They can be cancelled, too."""
+
+    async def main() -> None:
+        busy = [await aio.acquire(tmp_path / f"x{number}", ttl=30) for number in range(_call._AT_ONCE)]
+        other = await aio.acquire(tmp_path / "y", ttl=30)
+        with threads_inside(busy):
+            waiting = [asyncio.create_task(aio.append_line(one, "x", timeout=None)) for one in busy]
+            await asyncio.sleep(0)
+            await other.verify()
+            if not ends:
+                for task in waiting:
+                    task.cancel()
+                await asyncio.wait(waiting)
+                assert all(task.cancelled() for task in waiting)
+        if ends:
+            await asyncio.gather(*waiting)
+            assert [list(read_lines(one.path)) for one in busy] == [[b"x"]] * len(busy)
+        for one in (*busy, other):
+            await one.release()
+
+    run(main())
+    eventually(lambda: at_work() == 0)
+
+
+def test_calls_that_take_long_for_another_reason_keep_no_other_from_being_made(tmp_path: Path) -> None:
+    async def main() -> None:
+        ends = threading.Event()
+        async with aio.listen(tmp_path / "s"), aio.acquire(tmp_path / "y", ttl=30) as other:
+            reached = [
+                asyncio.create_task(aio.ensure(tmp_path / "s", connect=lambda _: ends.wait(20)))
+                for _ in range(_call._AT_ONCE)
+            ]
+            await asyncio.sleep(0)
+            await other.verify()
+            ends.set()
+            assert await asyncio.gather(*reached) == [True] * len(reached)
+
+    run(main())
+
+
+@pytest.mark.parametrize("timeout", ["1", float("nan"), -1])
+def test_a_timeout_that_cannot_be_right_is_refused_also_while_another_task_is_inside(
+    tmp_path: Path, timeout: float
+) -> None:
+    async def main() -> None:
+        async with aio.acquire(tmp_path / "x", ttl=30) as lease:
+            ends = asyncio.Event()
+
+            async def slow() -> None:
+                async with lease.critical():
+                    await ends.wait()
+
+            other = asyncio.create_task(slow())
+            await asyncio.sleep(0)
+            with pytest.raises(ValueError, match="timeout must be"):
+                await aio.append_line(lease, "x", timeout=timeout)
+            ends.set()
+            await other
 
     run(main())
 

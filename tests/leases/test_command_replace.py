@@ -146,7 +146,7 @@ def test_a_replace_whose_request_is_withdrawn_ends_with_75(leasectl: Leasectl, t
         thread.join()
         assert ownership.is_alive(owner)
     assert said.code == 75
-    assert "withdrawn by decision" in said.err
+    assert "does not stand any more, by decision" in said.err
 
 
 @pytest.mark.parametrize("reason", ["", "upgrade"])
