@@ -5,7 +5,7 @@ from __future__ import annotations
 from leases._following import Following
 from leases._gate import Gate
 from leases._lease import Lease, LeaseLostError, acquire
-from leases._lines import append_line, read_lines
+from leases._lines import NotSyncedError, append_line, read_lines
 from leases._roster import Roster
 from leases._task import Restored, Task
 from leases._task_claim import TaskClaim
@@ -18,6 +18,7 @@ __all__ = [
     "Gate",
     "Lease",
     "LeaseLostError",
+    "NotSyncedError",
     "Restored",
     "Roster",
     "Task",

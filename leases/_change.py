@@ -6,6 +6,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import TypeAlias
 
+from leases import _forks
 from leases._roster_file import OpenRoster
 from leases._roster_lines import RUNNING, State, encoded
 from leases._roster_view import View
@@ -61,6 +62,7 @@ class Attempt:
 
     def __init__(self, task: str, decide: Decide | None) -> None:
         self.task, self.decide = task, decide
+        self.forks = _forks.count
         self.files: list[OpenRoster] = []
         self.claims: list[Claim] = []
         self.sections: list[AbstractContextManager[None]] = []

@@ -209,12 +209,12 @@ class Ledger:
 
     def _opened(self, attempt: Attempt) -> OpenRoster:
         try:
-            file = opened(self.path, writing=True)
+            file = opened(self.path, writing=True, forks=attempt.forks)
         except FileNotFoundError:
             if attempt.decide is None:
                 raise
             created(self.path, head(time.time_ns(), 0), self.registry, attempt.claims[-1].token)
-            file = opened(self.path, writing=True)
+            file = opened(self.path, writing=True, forks=attempt.forks)
         attempt.files.append(file)
         self._refreshed(file)
         return file
@@ -253,7 +253,7 @@ class Ledger:
         try:
             temporary = prepared(self.path, view.whole(time.time_ns()), token)
             with attempt.critical():
-                put(self.path, temporary)
+                put(self.path, temporary, attempt.forks)
         except BaseException as error:
             discard_prepared(self.path, token)
             if isinstance(error, OSError) and error.filename is None:
@@ -261,6 +261,6 @@ class Ledger:
             raise
         settled(self.path)
         self._doubtful = False
-        file = opened(self.path, writing=True)
+        file = opened(self.path, writing=True, forks=attempt.forks)
         attempt.files.append(file)
         return self._refreshed(file)

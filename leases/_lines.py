@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from leases import _forks
 from leases._arguments import checked_path
 from leases._lease import Lease, StrPath
 from leases._short_write import short_write
@@ -39,7 +40,7 @@ def append_line(
     Guaranteed: it is written in ``lease.critical()``: once another has taken over, nothing of ours follows its lines,
     however long this process was paused. A line and its final newline are one write; if the system takes less of it,
     that is taken back and an error, never completed by a second write. What a writer that died has left behind the
-    last newline is cut first. A call that raises has appended nothing, unless a signal handler raised.
+    last newline is cut first. A call that raises has appended nothing, unless a handler raised or *fsync* failed.
 
     There is no limit on its length but what the system takes in one write (Linux: 2 GiB less 4 KiB), and memory.
 
@@ -53,9 +54,11 @@ def append_line(
     :param timeout: seconds to wait for the guard, ``None`` for ever
     :raises LeaseLostError: the lease is not ours any more; :class:`ownership.OwnershipLostError` of a claim
     :raises GuardTimeoutError: somebody else was inside the guard for *timeout* seconds
+    :raises NotSyncedError: the line was appended, and stays; it may not outlive a power loss
     :raises OSError: it cannot be written, the disk is full for instance
     :raises ValueError: an argument that cannot be right
     """
+    forks = _forks.count
     if not isinstance(lease, Lease | Claim):
         raise ValueError(f"lease must be a lease or a claim, got {lease!r:.80}")
     raw = _encoded(line)
@@ -67,7 +70,7 @@ def append_line(
     section.put_off(given_up)  # a signal handler may release it
     with section:
         try:
-            torn = _append(target, raw, fsync, mode, given_up)
+            torn = _append(target, raw, fsync, mode, given_up, forks)
         except _GivenUp:
             lease.verify()  # which says so
             raise
@@ -113,11 +116,22 @@ def _resource_of(lease: Lease | Claim, path: StrPath) -> Path:
     return found
 
 
+class NotSyncedError(OSError):
+    """The line was appended, and stays, since readers may have got it; but the disk did not say that it has it.
+
+    Appending it again would make two of it. The next ``fsync`` that succeeds says nothing of this line (fsync(2)).
+    """
+
+    def __init__(self, *args: object) -> None:
+        super().__init__(*args)
+        self.add_note("hint: the line stands, do not append it again; see what is wrong with the disk: dmesg")
+
+
 class _GivenUp(Exception):
-    """A signal handler has given the lease up, before the line was written."""
+    """A signal handler has given the lease up before the line was written, or forked: then it is its parent's."""
 
 
-def _append(path: str, raw: bytes, fsync: bool, mode: int, given_up: Sequence[object]) -> int:
+def _append(path: str, raw: bytes, fsync: bool, mode: int, given_up: Sequence[object], forks: int) -> int:
     """:returns: how many bytes of a torn line were cut"""
     numbers: list[int] = []
     closing = map(os.close, numbers)  # filled and emptied in single steps: no signal handler leaves one open
@@ -129,33 +143,43 @@ def _append(path: str, raw: bytes, fsync: bool, mode: int, given_up: Sequence[ob
             numbers.extend(map(os.open, (path,), (_FLAGS | os.O_CREAT | os.O_EXCL,), (mode,)))
             os.fchmod(numbers[0], mode)
             made = True
-        torn = _append_to(numbers[0], path, raw, fsync, given_up)
-        if made and fsync:
-            _sync_directory(os.path.dirname(path))
+        torn = _append_to(numbers[0], path, raw, given_up, forks)
+        if fsync:
+            _sync(numbers[0], path, made)
         return torn
     finally:
         list(closing)
 
 
-def _append_to(descriptor: int, path: str, raw: bytes, fsync: bool, given_up: Sequence[object]) -> int:
+def _append_to(descriptor: int, path: str, raw: bytes, given_up: Sequence[object], forks: int) -> int:
     size = _size(descriptor, path)
     end = _end_of_lines(descriptor, size)
     if end != size:
-        os.ftruncate(descriptor, end)
-    written = len(raw)
-    try:
-        if given_up:  # no signal handler runs between this and the write
-            raise _GivenUp
-        written = os.write(descriptor, raw)
-        if written != len(raw):
-            told = f"only {written} of {len(raw)} bytes could be written, and were taken back"
-            raise OSError(short_write(end + len(raw)).errno, told)
-        if fsync:
-            os.fsync(descriptor)
-    except OSError:
-        os.ftruncate(descriptor, end)
-        raise
+        _cut(descriptor, end, forks)
+    if given_up or _forks.count != forks:  # no signal handler runs between this and the write
+        raise _GivenUp
+    written = os.write(descriptor, raw)
+    if written != len(raw):
+        _cut(descriptor, end, forks)
+        told = f"only {written} of {len(raw)} bytes could be written, and were taken back"
+        raise OSError(short_write(end + len(raw)).errno, told)
     return size - end
+
+
+def _cut(descriptor: int, size: int, forks: int) -> None:
+    if _forks.count != forks:
+        raise _GivenUp
+    os.ftruncate(descriptor, size)
+
+
+def _sync(descriptor: int, path: str, made: bool) -> None:
+    try:
+        os.fsync(descriptor)
+        if made:
+            _sync_directory(os.path.dirname(path))
+    except OSError as error:
+        what = f"the line was appended, but is perhaps not on the disk: {error.strerror}"
+        raise NotSyncedError(error.errno, what, path) from error
 
 
 def _sync_directory(path: str) -> None:

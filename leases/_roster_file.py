@@ -10,6 +10,7 @@ from os.path import dirname
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
+from leases import _forks
 from leases._roster_draft import discard_prepared, remove_leftovers, temporary_name
 from ownership import InvalidRecordError
 
@@ -28,20 +29,24 @@ _HINTS = {
 
 
 class TakenAway(Exception):
-    """What was prepared is not there any more: somebody who was broken, and woke up, took it for a leftover."""
+    """What was prepared is not there any more: somebody who was broken, and woke up, took it for a leftover.
+
+    Or it is another process that has prepared it: this one was forked meanwhile.
+    """
 
 
 class OpenRoster:
     """The file, open. Where it leads later does not matter.
 
     Every error names it. The program around us may close every descriptor, and reuse their numbers: before every change
-    the number is compared with what was opened.
+    the number is compared with what was opened. Who was forked meanwhile changes nothing: that is its parent's to do.
     """
 
     _identity: tuple[int, int] | None = None  # until it was looked at
 
-    def __init__(self, path: str, flags: int) -> None:
+    def __init__(self, path: str, flags: int, forks: int) -> None:
         self.path = path
+        self.forks = forks
         self._numbers: list[int] = []  # filled and emptied in one step, so that no signal handler loses it
         self.__class__ = _Open
         self._numbers.extend(map(os.open, (path,), (flags | _FLAGS,)))
@@ -82,14 +87,26 @@ class OpenRoster:
         """Append *lines* in one write; how many bytes were written.
 
         :raises OSError: nothing was written
+        :raises TakenAway: nothing either
         """
-        self.stat()
-        return self._call(os.write, self.number, lines)
+        return self._change(os.write, lines)
 
     def cut(self, size: int) -> None:
-        """Take away what stands behind its last whole line."""
+        """Take away what stands behind its last whole line.
+
+        :raises TakenAway: that is not ours to do
+        """
+        self._change(os.ftruncate, size)
+
+    def _change(self, function: Callable[..., _T], argument: Any) -> _T:
         self.stat()
-        self._call(os.ftruncate, self.number, size)
+        number = self.number
+        try:
+            if _forks.count != self.forks:
+                raise TakenAway(self.path)
+            return function(number, argument)
+        except OSError as error:
+            raise told(error, self.path) from None
 
     def sync(self) -> None:
         """Whatever was read or written by now outlives a loss of power.
@@ -137,14 +154,16 @@ def _identity(found: os.stat_result) -> tuple[int, int]:
     return found.st_dev, found.st_ino
 
 
-def opened(path: str, *, writing: bool = False) -> OpenRoster:
+def opened(path: str, *, writing: bool = False, forks: int = -1) -> OpenRoster:
     """The file at *path*.
 
+    :param forks: as counted when the change began that it is opened for
     :raises FileNotFoundError: there is none
     :raises InvalidRecordError: there is something else
     """
     try:
-        one = OpenRoster(path, os.O_RDWR | os.O_APPEND if writing else os.O_RDONLY)
+        flags = os.O_RDWR | os.O_APPEND if writing else os.O_RDONLY
+        one = OpenRoster(path, flags, forks)
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.EISDIR, errno.ENXIO):
             raise InvalidRecordError(f"{path}: not a regular file, so no roster", resource=path) from None
@@ -185,12 +204,15 @@ def prepared(path: str, content: bytes, token: int) -> str:
     return temporary_name(path, token)
 
 
-def put(path: str, temporary: str) -> None:
+def put(path: str, temporary: str, forks: int) -> None:
     """Replace the file at *path* by what was prepared.
 
+    :param forks: as counted when it was
     :raises TakenAway: another one removed it
     """
     try:
+        if _forks.count != forks:
+            raise TakenAway(temporary)
         os.rename(temporary, path)
     except OSError as error:
         raise _why(error, path, temporary) from None

@@ -49,6 +49,7 @@ class Acquisition:
     :ivar littered: places where a dead owner may have left files
     """
 
+    process = 0
     first = True
     moves = 0
     settled = False
@@ -70,7 +71,6 @@ class Acquisition:
     ) -> None:
         self.terms = terms
         self.gate = gate
-        self.process = os.getpid()
         self.stopped = stopped
         self.resources = resources
         self.registry = registry
@@ -86,6 +86,7 @@ class Acquisition:
 
     def run(self, holding: Holding) -> None:
         """Own everything by *holding*, or raise and leave nothing."""
+        self.process = holding.process  # whose identity was asked for: a signal handler may have forked since
         try:
             while True:
                 try:

@@ -8,6 +8,7 @@ import gc
 import itertools
 import logging
 import os
+import pickle
 import stat
 import threading
 from collections.abc import Callable, Iterator
@@ -18,9 +19,9 @@ import pytest
 
 import leases
 import ownership
-from leases import append_line, read_lines
+from leases import NotSyncedError, append_line, read_lines
 from ownership.testing import FakeClock
-from tests.support.injection import Interrupter
+from tests.support.injection import Interrupter, forking
 from tests.support.namespaces import needs_linux_root
 from tests.support.processes import is_locked, open_descriptors
 from tests.support.records import file_of
@@ -243,21 +244,29 @@ def test_a_link_that_was_put_in_its_place_is_not_followed(tmp_path: Path) -> Non
     assert victim.read_bytes() == b"mine"
 
 
-def test_what_does_not_reach_the_disk_is_taken_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "x"
+@pytest.mark.parametrize("of_directory", [False, True])
+def test_a_line_that_may_not_have_reached_the_disk_stays_since_readers_may_have_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, of_directory: bool
+) -> None:
+    path, got = tmp_path / "x", list[bytes]()
 
     def fail(descriptor: int) -> None:
-        raise OSError(errno.EIO, "the disk is broken")
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode) is of_directory:
+            got.extend(read_lines(path))
+            raise OSError(errno.EIO, "the disk is broken")
 
     with leases.acquire(path) as lease:
-        append_line(lease, "first", fsync=True)
         with monkeypatch.context() as patched:
             patched.setattr(os, "fsync", fail)
-            with pytest.raises(OSError, match="the disk is broken") as failed:
-                append_line(lease, "second", fsync=True)
-        assert failed.value.filename == str(path)
-        append_line(lease, "third", fsync=True)
-    assert list(read_lines(path)) == [b"first", b"third"]
+            with pytest.raises(NotSyncedError, match=r"the line was appended, but .* the disk is broken") as failed:
+                append_line(lease, "first", fsync=True)
+        assert (failed.value.errno, failed.value.filename) == (errno.EIO, str(path))
+        assert "do not append it again" in failed.value.__notes__[0]
+        again = pickle.loads(pickle.dumps(failed.value))
+        assert (type(again), again.errno, again.filename) == (NotSyncedError, errno.EIO, str(path))
+        append_line(lease, "second", fsync=True)
+    assert list(read_lines(path)) == [b"first", b"second"]
+    assert got == [b"first"]
 
 
 def test_threads_of_the_holder_take_turns(tmp_path: Path) -> None:
@@ -387,3 +396,25 @@ def test_no_handler_that_raises_leaves_a_file_open(tmp_path: Path, what: str) ->
             leaked = [one for one in opened if ".leases" not in one and not one.startswith("/proc/")]
             assert not leaked, point
         assert count > 5
+
+
+@needs_linux_root
+@pytest.mark.parametrize("torn", [b"", b"torn"])
+def test_wherever_a_handler_forks_the_line_is_written_once_and_nothing_is_cut_later(
+    tmp_path: Path, torn: bytes
+) -> None:
+    """It returns in the child too, which goes on once a successor has written."""
+    path = tmp_path / "x"
+    for number in itertools.count(1):
+        path.write_bytes(torn)
+        lease = leases.acquire(path, ttl=30.0)
+        first = partial(append_line, lease, "first")
+        with forking(number, first, (__file__,)) as fork:
+            lease.release()
+            with leases.acquire(path, ttl=30.0) as successor:
+                append_line(successor, "second")
+                fork.go_on()
+            assert list(read_lines(path)) == [b"first", b"second"], fork.point
+        if not fork.point:
+            break
+    assert number > 50

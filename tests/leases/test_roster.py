@@ -27,7 +27,7 @@ from leases._roster_lines import FINISHED, RUNNING, State
 from ownership import AlreadyOwnedError, InvalidRecordError, UnsupportedRecordError, Verdict
 from ownership._pulse import ProcessPulse
 from ownership.testing import FakeProcessTable
-from tests.support.injection import Interrupter
+from tests.support.injection import Interrupter, forking
 from tests.support.processes import eventually, is_locked
 from tests.support.records import snapshot
 
@@ -1130,3 +1130,24 @@ def test_what_is_no_path_is_a_value_error(tmp_path: Path, path: Any) -> None:
         Roster(path)
     with pytest.raises(ValueError, match="registry must be a path"):
         Roster(tmp_path / "x", registry="" if path is None else path)
+
+
+@pytest.mark.parametrize("step", [7, pytest.param(1, marks=pytest.mark.slow)])
+def test_wherever_a_handler_forks_what_the_child_writes_late_counts_for_nothing(tmp_path: Path, step: int) -> None:
+    """It returns in the child too, which goes on once its parent has said more."""
+    roster = Roster(tmp_path / "roster")
+    job = roster.start("a")
+    for number in itertools.count(1, step):
+        job.update("before")
+        with (tmp_path / "roster").open("ab") as file:
+            file.write(b"torn")
+        with forking(number, lambda: job.update("step 1"), (__file__,)) as fork:
+            job.update("step 2")
+            size = (tmp_path / "roster").stat().st_size
+            fork.go_on()
+            assert Roster(tmp_path / "roster").task("a").status == "step 2", fork.point
+            assert (tmp_path / "roster").stat().st_size == size, fork.point
+        if not fork.point:
+            break
+    assert number > 100
+    job.finish()

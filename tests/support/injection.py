@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import atexit
 import collections
+import contextlib
 import ctypes
 import gc
 import inspect
@@ -26,7 +27,7 @@ import time
 import traceback
 import types
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -259,6 +260,54 @@ class Interrupter:
             after = "" if called is None else f" after {getattr(called, '__name__', called)}"
             self.point = f"{os.path.basename(code.co_filename)}:{line} {code.co_name}{after}"
             self._act()
+
+
+class Fork:
+    """A process that was forked in the middle of an operation, and waits there.
+
+    :ivar point: where; empty if the operation has fewer points
+    """
+
+    def __init__(self) -> None:
+        self.point = ""
+        self._waiting, self._going = os.pipe()
+        self._child = 0
+
+    def fork(self) -> None:
+        self._child = os.fork()
+        if self._child == 0:
+            os.close(self._going)
+            os.read(self._waiting, 1)
+
+    def go_on(self) -> None:
+        """Let it go on, and wait until it has ended."""
+        if self._going >= 0:
+            os.close(self._going)
+            self._going = -1
+        if self._child:
+            os.waitpid(self._child, 0)
+            self._child = 0
+
+    def close(self) -> None:
+        self.go_on()
+        os.close(self._waiting)
+
+
+@contextlib.contextmanager
+def forking(number: int, operation: Callable[[], Any], ignored: tuple[str, ...] = ()) -> Iterator[Fork]:
+    """Do *operation*, in which a handler forks at point *number*; the child carries it out, too, once it may go on."""
+    fork, process = Fork(), os.getpid()
+    interrupter = Interrupter(fork.fork, ignored)
+    try:
+        try:
+            interrupter.run(number, operation)
+        finally:
+            if os.getpid() != process:
+                os._exit(0)
+        fork.point = interrupter.point
+        yield fork
+    finally:
+        fork.close()
 
 
 # -- the server, a program of its own
