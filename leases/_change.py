@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import TypeAlias
+from itertools import compress
+from operator import methodcaller
+from typing import Any, TypeAlias
 
 from leases import _forks
 from leases._roster_file import OpenRoster
@@ -12,6 +15,8 @@ from leases._roster_lines import RUNNING, State, encoded
 from leases._roster_view import View
 from leases._seat import Seats
 from ownership import Claim, OwnerIdentity, OwnershipError
+
+_release = methodcaller("release")
 
 
 class Change:
@@ -54,19 +59,54 @@ class DoesNotCount(Exception):
     """What was appended is not what everybody reads: somebody else wrote at the same time."""
 
 
+class Deadline:
+    """Until when a change may wait for others.
+
+    :param timeout: seconds from now, ``None`` for ever
+    """
+
+    def __init__(self, timeout: float | None, now: Callable[[], float]) -> None:
+        self._now = now
+        self._until = None if timeout is None else now() + timeout
+
+    @property
+    def left(self) -> float | None:
+        return None if self._until is None else max(0.0, self._until - self._now())
+
+
 class Attempt:
     """One call that changes a roster: what it has open, and what it has written so far.
 
     :ivar written: what was appended last, whether it counts or not
     """
 
-    def __init__(self, task: str, decide: Decide | None) -> None:
+    def __init__(self, task: str, decide: Decide | None, deadline: Deadline) -> None:
         self.task, self.decide = task, decide
+        self._deadline = deadline
+        self._turns: list[Any] = []
         self.forks = _forks.count
         self.files: list[OpenRoster] = []
         self.claims: list[Claim] = []
         self.sections: list[AbstractContextManager[None]] = []
         self.written: State | None = None
+
+    @property
+    def left(self) -> float | None:
+        """Seconds that it may still wait for others."""
+        return self._deadline.left
+
+    def take(self, turn: Any) -> bool:
+        """Whether *turn*, a lock, was ours in time."""
+        left = self.left
+        seconds = -1 if left is None else min(left, threading.TIMEOUT_MAX)
+        # taken and noted in one step: no signal handler comes in between
+        self._turns.extend(compress((turn,), map(turn.acquire, (True,), (seconds,))))
+        return bool(self._turns)
+
+    def give_turn(self) -> None:
+        """Let other threads change it."""
+        while self._turns:
+            list(map(_release, map(self._turns.pop, (0,))))
 
     def critical(self) -> AbstractContextManager[None]:
         """A section in which nobody can break what we own meanwhile."""
@@ -90,5 +130,6 @@ class Attempt:
     def end(self) -> None:
         """Hold nothing any more; may be repeated until it is done."""
         self.let_go()
+        self.give_turn()
         for file in self.files:
             file.close()

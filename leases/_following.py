@@ -68,12 +68,20 @@ class Following:
             raise RuntimeError(f"{self._path}: follow {self.name!r} anew in a forked child")
         lock = threading.Lock()  # no Event: a signal handler that raises inside one may leave it locked for ever
         lock.acquire()
-        self._listeners.append(lock.release)
-        if not self._over and not lock.acquire(timeout=-1 if timeout is None else min(timeout, threading.TIMEOUT_MAX)):
-            self._listeners.remove(lock.release)
-            if not self._over:
+        seconds = -1 if timeout is None else min(timeout, threading.TIMEOUT_MAX)
+        try:
+            self._listeners.append(lock.release)
+            if not self._over and not lock.acquire(timeout=seconds) and not self._over:
                 raise self._too_late(timeout)
+        finally:
+            self._forget(lock.release)
         return self._result()
+
+    def _forget(self, listener: Callable[[], object]) -> None:
+        try:
+            self._listeners.remove(listener)
+        except ValueError:
+            pass
 
     def _too_late(self, timeout: float | None) -> TaskTimeoutError:
         one = self.last
@@ -111,10 +119,13 @@ class Following:
             except RuntimeError:  # the loop is closed: nobody waits any more
                 pass
 
-        self._listeners.append(tell)
-        if self._over:
-            tell()
-        yield from future
+        try:
+            self._listeners.append(tell)
+            if self._over:
+                tell()
+            yield from future
+        finally:
+            self._forget(tell)
         return self._result()
 
     def end(self, task: Task, put: Callable[[Callable[[], object]], object]) -> None:

@@ -10,14 +10,14 @@ from collections.abc import Callable
 from typing import Any
 
 import ownership
-from leases._change import Attempt, Change, Decide, DoesNotCount
+from leases._change import Attempt, Change, Deadline, Decide, DoesNotCount
 from leases._roster_draft import discard_prepared
 from leases._roster_file import OpenRoster, TakenAway, created, opened, prepared, put, settled, told
 from leases._roster_lines import State, head, read_back
 from leases._roster_view import View
 from leases._seat import Seats
 from leases._short_write import short_write
-from ownership import Claim, InvalidRecordError, OwnershipError, OwnershipLostError
+from ownership import AcquireTimeoutError, Claim, InvalidRecordError, OwnershipError, OwnershipLostError
 
 _ATTEMPTS = 16
 _MUCH = 1 << 20  # superseded bytes, beside as many as stand: a new file is worth its while
@@ -50,6 +50,10 @@ class Ledger:
     def now(self) -> float:
         clock = self._seams.get("clock")
         return round((time.time_ns() if clock is None else clock.wall_ns()) / 1e9, 6)
+
+    def _deadline(self) -> Deadline:
+        clock = self._seams.get("clock")
+        return Deadline(self._timeout, time.monotonic if clock is None else clock.monotonic)
 
     # -- reading
 
@@ -111,7 +115,7 @@ class Ledger:
         :raises AlreadyOwnedError: somebody else was changing the roster all the time
         :raises OSError: it cannot be written, or may not outlive a loss of power
         """
-        state = self._run(Attempt(task, decide), self._written)
+        state = self._run(Attempt(task, decide, self._deadline()), self._written)
         assert state is not None
         return state
 
@@ -120,18 +124,19 @@ class Ledger:
 
         :raises FileNotFoundError: there is none
         """
-        self._run(Attempt("", None), self._compacted)
+        self._run(Attempt("", None, self._deadline()), self._compacted)
 
     def _run(self, attempt: Attempt, act: Callable[[Claim, Attempt], State | None]) -> State | None:
         self._here()
         try:
             try:
-                with self._turn:
-                    self._enter()
-                    try:
-                        state = self._carried_out(attempt, act)
-                    finally:
-                        self._changing = False
+                self._take_turn(attempt)
+                self._enter()
+                try:
+                    state = self._carried_out(attempt, act)
+                finally:
+                    self._changing = False
+                attempt.give_turn()
                 self._sync(attempt.files[-1])
                 return state
             finally:
@@ -139,6 +144,23 @@ class Ledger:
         except BaseException:
             attempt.end()  # again: a signal handler may have raised on the way out
             raise
+
+    def _take_turn(self, attempt: Attempt) -> None:
+        """Threads wait for each other no longer than for other processes."""
+        if not attempt.take(self._turn):
+            found, record = ownership.inspect(self.path, registry=self.registry), None
+            who = "another thread of this process"
+            if found.record is not None and found.record.pid != os.getpid():
+                record = found.record
+                who += f" waited for pid {record.pid}, which"
+            raise AcquireTimeoutError(
+                f"{self.path}: {who} was changing the roster for {self._timeout:g} s",
+                resource=self.path,
+                record=record,
+                verdict=found.verdict,
+                reason=found.reason,
+                hint="try again, or wait longer: Roster(timeout=)",
+            )
 
     def _enter(self) -> None:
         if self._changing:
@@ -154,7 +176,7 @@ class Ledger:
 
     def _carried_out(self, attempt: Attempt, act: Callable[[Claim, Attempt], State | None]) -> State | None:
         for _ in range(_ATTEMPTS):
-            claim = self._acquired()
+            claim = self._acquired(attempt)
             attempt.claims.append(claim)
             try:
                 with self._mutex:
@@ -172,10 +194,10 @@ class Ledger:
                 attempt.let_go()
         raise OSError(errno.EAGAIN, "it keeps being changed from outside", self.path)
 
-    def _acquired(self) -> Claim:
+    def _acquired(self, attempt: Attempt) -> Claim:
         return ownership.acquire(
             self.path,
-            timeout=self._timeout,
+            timeout=attempt.left,
             registry=self.registry,
             labels={"roster": "is being changed"},
             **self._seams,

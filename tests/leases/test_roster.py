@@ -21,14 +21,14 @@ import pytest
 import leases
 import ownership
 from leases import Restored, Roster, Task, TaskLostError, TaskTakenError, TaskTimeoutError, _caller
-from leases._change import Change
+from leases._change import Attempt, Change
 from leases._roster_file import OpenRoster, prepared
 from leases._roster_lines import FINISHED, RUNNING, State
 from ownership import AlreadyOwnedError, InvalidRecordError, UnsupportedRecordError, Verdict
 from ownership._pulse import ProcessPulse
 from ownership.testing import FakeProcessTable
 from tests.support.injection import Interrupter, forking
-from tests.support.processes import eventually, is_locked
+from tests.support.processes import Contender, eventually, is_locked
 from tests.support.records import snapshot
 
 PATIENCE = 30.0
@@ -426,10 +426,10 @@ def test_what_was_finished_just_before_its_driver_died_is_not_taken_over(
     their = two.their.start("b")
     taken = State("a", their.token + 1, their._by, RUNNING, since=1.0, at=1.0)
 
-    def late() -> ownership.Claim:
+    def late(attempt: Attempt) -> ownership.Claim:
         monkeypatch.setattr(two.our._ledger, "_acquired", acquired)
         appended(two, taken)
-        return acquired()
+        return acquired(attempt)
 
     def last_words(pid: int) -> Any:
         if pid == 2000 and two.ours.answers(2000):
@@ -1151,3 +1151,48 @@ def test_wherever_a_handler_forks_what_the_child_writes_late_counts_for_nothing(
             break
     assert number > 100
     job.finish()
+
+
+def test_threads_wait_for_each_other_no_longer_than_for_other_processes(tmp_path: Path) -> None:
+    path, refused = tmp_path / "roster", list[AlreadyOwnedError]()
+    roster = Roster(path, timeout=0.5)
+    roster.start("done").finish()
+
+    def start(number: int) -> None:
+        try:
+            roster.start(f"{number}")
+        except AlreadyOwnedError as error:
+            refused.append(error)
+
+    with Contender() as other:
+        assert "value" in other.do("acquire", path)
+        threads = [threading.Thread(target=start, args=(number,)) for number in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert len(refused) == 8
+        told = [error for error in refused if "another thread of this process" in error.message]
+        assert told
+        assert all(f"waited for pid {other.pid}, which was changing the roster for 0.5 s" in str(one) for one in told)
+        assert [one.record.pid for one in told if one.record] == [other.pid] * len(told)
+    roster.start("after").finish()
+
+
+def test_who_gives_up_waiting_leaves_nothing_behind(tmp_path: Path) -> None:
+    roster = Roster(tmp_path / "roster")
+    job = roster.start("a")
+
+    async def main() -> None:
+        following = roster.follow("a")
+        for _ in range(3):
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(following, 0.001)
+            with pytest.raises(TaskTimeoutError):
+                following.wait(0)
+        assert following._listeners == []
+        job.finish()
+        assert (await following).state == "finished"
+        assert following._listeners == []
+
+    asyncio.run(main())
