@@ -45,7 +45,7 @@ class Listening:
 
     def __init__(self, holding: Holding) -> None:
         self._holding = holding
-        self._told: dict[OnRequest, int] = {}  # the token of the last request that each was told of
+        self._told: dict[OnRequest, object] = {}  # who asked last, and since when, as each was told
         self._seen: list[Signature | None] = []
 
     def add(self, callback: OnRequest) -> None:
@@ -54,7 +54,7 @@ class Listening:
         :raises OSError: the thread for callbacks cannot be started
         """
         CALLBACKS.prepare()
-        self._told[callback] = 0
+        self._told[callback] = None
         self._seen = []
         LISTENING.add(self)
 
@@ -70,9 +70,12 @@ class Listening:
             return
         request = request_to(holding) if any(seen) else None
         self._seen = seen if request is not None or not any(seen) else []  # not read yet, or dead: look again
-        for callback, token in list(self._told.items()):
-            if request is not None and token != request.token:
-                self._told[callback] = request.token
+        if request is None:
+            return
+        who = request.identity.instance_id, request.since  # the token is another one if a cleaner deleted it meanwhile
+        for callback, told in list(self._told.items()):
+            if told != who:
+                self._told[callback] = who
                 call(callback, request)
 
 

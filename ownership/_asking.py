@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import weakref
 from functools import partial
 
@@ -41,6 +42,7 @@ class Asking:
     seconds: float = _ENDLESS
     token = 0
     asked: Examined | None = None
+    _since: dt.datetime | None = None  # also if our request was deleted, and is made again
     _marked: tuple[int, int] | None = None  # the guard, when we asked
 
     def __init__(self, holding: Holding, registry: str | None, reason: str) -> None:
@@ -136,6 +138,7 @@ class Asking:
     def _raw(self, token: int, place: Place) -> bytes:
         clock = self.holding.clock
         now = timestamp(clock.wall_ns())
+        self._since = self._since or now
         terms = LeaseTerms(ttl=min(self.seconds, _ENDLESS), auto_renew=False, renewed_at=clock.monotonic())
         record = OwnerRecord(
             **template_of(self.holding.me),
@@ -143,7 +146,7 @@ class Asking:
             phase="request",
             resource=self.holding.primary.shown,
             device=place.directory.descriptor.device,
-            acquired_at=now,
+            acquired_at=self._since,
             updated_at=now,
             lease=terms,
             labels=self.labels,

@@ -26,6 +26,7 @@ from ownership import (
     StopRequest,
     Verdict,
 )
+from ownership._asked import listen
 from ownership._models import GuardState
 from ownership._paths import resolve
 from ownership._place import pinned
@@ -345,9 +346,11 @@ def test_the_owner_is_told_once_of_each_request(path: Path, asker: int) -> None:
         claim.on_stop_request(other.append)
         eventually(lambda: other)
         assert [one.token for one in told] == [one.token for one in other] == [5000]
-        ask(path, asker, token=5001)
+        ask(path, asker, token=5001)  # made again, after a cleaner has deleted it
+        listen()
+        ask(path, asker, token=5002, acquired_at="2026-11-29T15:12:05.123456Z")
         eventually(lambda: len(told) == 2)
-        assert [one.token for one in told] == [5000, 5001]
+        assert [one.token for one in told] == [5000, 5002]
         with pytest.raises(ValueError, match="callback"):
             claim.on_stop_request(5)  # type: ignore[arg-type]
     with pytest.raises(ownership.OwnershipLostError):
