@@ -233,7 +233,7 @@ class Acquisition:
         part.stamped = True
         if examined is not FREE:
             remembered = after_end(remembered, examined, wall_ns, self.me.boot_id, self.ended)
-        _, _, previous, deaths, adopted, requested, _ = remembered
+        _, _, previous, deaths, adopted, requested = remembered
         hold.write(GuardState(token, place.identity(self.me), previous, deaths, adopted))
         if examined.signature is not None:
             place.directory.remove(part.filename, examined.signature)

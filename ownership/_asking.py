@@ -110,20 +110,14 @@ class Asking:
         self.token = token
         self.asked = examined
 
-    def is_withdrawn(self, refused: Refused) -> bool:
-        """Whether somebody decided that we are not to ask any more, as far as can be told without the guard.
-
-        Whoever decides leaves no mark that somebody asks; whoever has asked since has left a request. A cleaner, which
-        has only removed ours, does neither.
+    def may_stop(self) -> bool:
+        """Whether our request stands, as far as can be told without the guard; else nobody is stopped before a look
+        inside has told whether it was withdrawn.
         """
-        directory, resource = refused.place.directory, refused.resource
         try:
-            if self._stands():
-                return False
-            another = directory.signature(resource.name + SUFFIX) is not None
-            return another or not peek(directory, resource).requested
+            return self._stands()
         except (OSError, OwnershipError, DirectoryChanged):
-            return False
+            return True  # it cannot be told now
 
     def _stands(self) -> bool:
         return any(part.is_there() for part in self.holding.parts)

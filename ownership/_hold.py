@@ -211,17 +211,17 @@ class Hold:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         except OSError as error:
             raise guard.told(error) from None
-        if state.requested or state.withdrawn:
-            state = state._replace(requested=False, withdrawn=False)  # as *raw* by itself says
+        if state.requested:
+            state = state._replace(requested=False)  # as *raw* by itself says
         guard.memory = raw, state
         guard.inode = descriptor.inode
         if guard.ragged:
             self.clear_mark()
 
-    def mark(self, mark: bytes = REQUESTED) -> None:
+    def mark(self) -> None:
         """Let whoever finds nobody owning look whether somebody asks."""
         try:
-            if os.pwrite(self._descriptor.number, mark, GUARD_TEXT_BYTES) != len(mark):
+            if os.pwrite(self._descriptor.number, REQUESTED, GUARD_TEXT_BYTES) != len(REQUESTED):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         except OSError as error:
             raise self.guard.told(error) from None

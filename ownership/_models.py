@@ -150,7 +150,6 @@ class GuardState(NamedTuple):
     :ivar adopted: by which hand-over the last heir came in: its predecessor may look late
     :ivar requested: somebody may ask the owner to go. Not part of what is written with the rest: a mark beside it,
         which an owner that lets go, and does not know of it, leaves as it is
-    :ivar withdrawn: in place of that mark: the last request was withdrawn by decision, and nobody has asked since
     """
 
     token: int = 0
@@ -159,7 +158,6 @@ class GuardState(NamedTuple):
     deaths: tuple[Death, ...] = ()
     adopted: str | None = None
     requested: bool = False
-    withdrawn: bool = False
 
 
 NO_GUARD_STATE = GuardState()

@@ -26,7 +26,6 @@ MAX_RECORD_BYTES = 64 * 1024
 MAX_GUARD_BYTES = 512
 GUARD_TEXT_BYTES = 511  # what is written at once; the byte after it is there while somebody may ask the owner to go
 REQUESTED = b"?"
-WITHDRAWN = b"!"  # in its place, once a request was withdrawn by decision, until the guard is written the next time
 HEAD_BYTES = 200
 
 
@@ -167,7 +166,7 @@ def head(raw: bytes) -> str:
 
 def encode_guard(state: GuardState) -> bytes:
     """*state*, but for its mark, as exactly 511 bytes, so that one write replaces whatever was there."""
-    token, owner, previous, deaths, adopted, _, _ = state
+    token, owner, previous, deaths, adopted, _ = state
     text = b'{"token":%d' % token  # by hand around the models' own text: written twice in every acquire and release
     if owner is not None:
         text += b',"owner":' + owner.text
@@ -199,16 +198,16 @@ def decode_guard(raw: bytes, resource: str) -> GuardState:
     :raises InvalidRecordError: a token beyond 2^53, after which no greater one could be issued
     """
     mark = raw[GUARD_TEXT_BYTES:]
-    requested, withdrawn = mark == REQUESTED, mark == WITHDRAWN
-    nothing = GuardState(requested=requested, withdrawn=withdrawn) if mark else NO_GUARD_STATE
-    text = (raw[:GUARD_TEXT_BYTES] if requested or withdrawn else raw).rstrip(b" \0\n")
+    requested = mark == REQUESTED
+    nothing = GuardState(requested=True) if requested else NO_GUARD_STATE
+    text = (raw[:GUARD_TEXT_BYTES] if requested else raw).rstrip(b" \0\n")
     if not text:
         return nothing
     try:
         read = GuardFile.model_validate_json(text, strict=True)
     except ValidationError:
         return nothing
-    state = GuardState(read.token, read.owner, read.previous, read.deaths, read.adopted, requested, withdrawn)
+    state = GuardState(read.token, read.owner, read.previous, read.deaths, read.adopted, requested)
     if state.token >= MAX_TOKEN:
         raise InvalidRecordError(
             f"{resource}: the guard's token {str(state.token)[:20]} leaves no greater one below 2^53",

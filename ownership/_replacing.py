@@ -161,7 +161,7 @@ class Replacement(Acquisition):
 
     def _has_let_go(self, refused: Refused, owner: OwnerIdentity) -> bool:
         """Whether *owner* does not own any more, or our time is over, or we are not to ask any more."""
-        if self.clock.monotonic() >= self.deadline or self.asking.is_withdrawn(refused) or self._is_gate_closed():
+        if self.clock.monotonic() >= self.deadline or not self.asking.may_stop() or self._is_gate_closed():
             return True
         looked = self._look(refused)
         return looked is not None and not is_same_owner(looked, refused.examined)

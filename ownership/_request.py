@@ -19,7 +19,7 @@ from ownership._part import Part
 from ownership._paths import Resource
 from ownership._place import Place
 from ownership._process import printable
-from ownership._record import WITHDRAWN, decode
+from ownership._record import decode
 from ownership._verdict import Judgement, Verdict, WitnessState
 
 SUFFIX = ".request"
@@ -141,17 +141,12 @@ def withdraw_dead(examiner: Examiner, place: Place, hold: Hold, remembered: Guar
 def withdraw(examiner: Examiner, place: Place, hold: Hold, token: int) -> StopRequest | None:
     """Remove a request by decision, if it is the one with *token*: which that was.
 
-    If its asker lives, a mark tells it: one that only misses its request asks again, since a cleaner may have been
-    there. The request goes first: beside that mark nobody would find it.
+    Its asker, if it lives, misses its request and the mark too: a cleaner would have left that.
     """
     asker = asker_of(examiner, place, hold.guard.resource)
     if asker is None or asker.record.token != token:
         return None
-    if asker.stands:
-        place.directory.discard(hold.guard.resource.name + SUFFIX)
-        hold.mark(WITHDRAWN)
-    else:
-        answer(place, hold)
+    answer(place, hold)
     return asker.request
 
 
@@ -183,8 +178,7 @@ class Request(Part):
             self.place.directory.discard(self.filename)
         elif self.place.directory.signature(self.filename) is not None:
             return  # another one's
-        remembered = hold.read()
-        if remembered.requested or remembered.withdrawn:
+        if hold.read().requested:
             hold.clear_mark()
 
     def blank(self, hold: Hold, remembered: GuardState) -> None:

@@ -1,9 +1,11 @@
 """Replacing an owner: a request beside the record, a mark beside the guard's content, and who may get in meanwhile.
 
-O owns and may let go at any time. Askers (A, B) publish a request, may stop the owner that they asked, and acquire or
-give up. Contenders (C) only acquire. Z is an asker that died before. An operator (W) withdraws the request of a live
-asker by decision. Any of them may stay between two steps for ever, or die there. The mark says that there may be a
-request: a contender that finds no mark does not look for one. Another mark in its place says that one was withdrawn.
+O owns and may let go at any time, or hand over to H. Askers (A, B) publish a request, may stop the owner that they
+asked, and acquire or give up. Contenders (C) only acquire. Z is an asker that died before. An operator (W) withdraws
+the request of a live asker by decision. Any of them may stay between two steps for ever, or die there. The mark says
+that there may be a request: a contender that finds no mark does not look for one. An asker that misses its own request
+stops nobody, and looks for the mark inside the guard: without one, or beside another's request, it was withdrawn; else
+a cleaner was there, and it asks again.
 """
 
 from __future__ import annotations
@@ -23,8 +25,8 @@ UNASKED = "nobody is stopped who was not asked to go"
 FREE = "a fresh acquire succeeds when nobody owns and nobody asks"
 ASKABLE = "a fresh asker is heard when nobody else asks"
 CLEAN = "an acquire leaves no request and no mark of the dead"
-HEEDED = "whoever's request was withdrawn by decision does not ask the same owner again"
-UNDECIDED = "nobody gives up for a withdrawal that nobody decided"
+HEEDED = "whoever's request was withdrawn by decision asks and stops nobody any more"
+UNDECIDED = "nobody gives up for a withdrawal that nobody decided, before others have asked or acquired"
 
 
 @dataclass(frozen=True)
@@ -47,9 +49,11 @@ class ReplaceRules:
     retry_withdrawal: bool = True  # if that fails, its keeper goes on trying
     asks_each_owner: bool = True  # another owner than the one asked is asked anew
     request_expires: bool = True  # an asker that is stopped for longer than it may take blocks nobody
-    withdrawal_marks: bool = True  # a decision leaves a mark: a request may also be missed because of a cleaner
-    withdrawal_marks_last: bool = True  # beside that mark nobody would find the request
-    only_askers_heed: bool = True  # the mark is about whoever has asked, not about who comes after
+    withdrawal_clears: bool = True  # a decision clears the mark, a cleaner that deletes a request does not;
+    withdrawal_clears_last: bool = True  # without it nobody would find the request
+    others_tell: bool = True  # whoever has asked since has marked the guard again, but its request is there
+    missed_asks_again: bool = True  # whose request a cleaner has deleted asks again
+    looks_before_it_stops: bool = True
 
 
 class Actor(NamedTuple):
@@ -61,7 +65,8 @@ class Actor(NamedTuple):
     asked: int = 0
     token: int = 0
     then: str = ""  # where to go once the guard is held
-    withdrawn: int = 0  # the owner it had asked when its request was withdrawn; nobody knows but we
+    withdrawn: bool = False  # its request was, by decision; nobody knows but we
+    overtaken: bool = False  # others have asked or acquired since its request went, or after its time
 
 
 class State(NamedTuple):
@@ -73,7 +78,6 @@ class State(NamedTuple):
     last: int = NOBODY  # whom the guard names
     token: int = 1
     mark: bool = False
-    told: bool = False  # the mark of a withdrawal; never both
     record: tuple[int, int] | None = (0, 1)
     request: int = NOBODY
     expired: bool = False
@@ -136,6 +140,12 @@ class Replacing:
         after = self._put(state, number, at=at, **changes)
         return after._replace(locked=NOBODY) if state.locked == number else after
 
+    def _overtaking(self, state: State, number: int) -> State:
+        for other, actor in enumerate(state.actors):
+            if other != number and actor.asked and self._is_asker(other):
+                state = self._put(state, other, overtaken=True)
+        return state
+
     def _die(self, state: State, number: int) -> State:
         after = self._put(state, number, alive=False, held=0, at="end", asked=0, token=0)
         return after._replace(locked=NOBODY) if state.locked == number else after
@@ -146,14 +156,22 @@ class Replacing:
             return False
         return state.actors[state.request].alive or not judges
 
+    def _is_withdrawn(self, state: State, number: int) -> bool:
+        """As it looks to an asker: its request is gone, and not since a cleaner was there."""
+        if state.request == number:
+            return False
+        if not self.rules.missed_asks_again:
+            return True
+        return not state.mark or (state.request != NOBODY and self.rules.others_tell)
+
     def _faults(self, state: State) -> Iterator[Move[State]]:
         for fault, count in state.budget:
             if not count:
                 continue
             spent = state._replace(budget=tuple((one, left - (one == fault)) for one, left in state.budget))
-            if fault == "death":
+            if fault in ("death", "death of who asks"):
                 for number, actor in enumerate(state.actors):
-                    if actor.alive and actor.at != "begin":
+                    if actor.alive and (actor.at == "wait" or (fault == "death" and actor.at != "begin")):
                         yield f"{self.names[number]} dies", self._die(spent, number), ()
             elif fault == "expiry" and state.request != NOBODY and not state.expired:
                 yield "the request expires", spent._replace(expired=True), ()
@@ -169,6 +187,12 @@ class Replacing:
 
     def _steps(self, state: State, number: int, actor: Actor) -> Iterator[Move[State]]:
         match actor.at:
+            case "begin" if self.names[number] == "H":
+                owner = state.actors[0]
+                if owner.at == "own" and owner.alive and state.locked == NOBODY:
+                    given = self._put(state._replace(last=number, token=state.token + 1), 0, at="end", held=0)
+                    taken = self._put(given, number, at="own", held=given.token)
+                    yield "adopts what O hands over", taken._replace(record=(number, given.token)), ()
             case "begin":
                 guarded = self.rules.ask_takes_guard or not self._is_asker(number)
                 yield "comes", self._put(state, number, at="lock" if guarded else "look", then="look"), ()
@@ -208,8 +232,8 @@ class Replacing:
             if lives:
                 stands = state.request == number and not state.expired
                 token = state.record[1] if state.record else state.token
-                if state.told and (actor.asked or not self.rules.only_askers_heed):
-                    known = () if actor.withdrawn else (UNDECIDED,)
+                if actor.asked and self._is_withdrawn(state, number):
+                    known = () if actor.withdrawn or actor.overtaken else (UNDECIDED,)
                     return "hears that it is to ask no more", self._put(state, number, at="withdraw"), known
                 if stands and (actor.asked == token or not self.rules.asks_each_owner):
                     return "sees the owner it asked", self._unlock(state, number, "wait"), ()
@@ -229,22 +253,21 @@ class Replacing:
         asker = state.request
         if asker == NOBODY or not state.actors[asker].alive or state.expired:
             return "finds nobody asking", self._unlock(state, number, "end"), ()
-        last = self.rules.withdrawal_marks_last or not self.rules.withdrawal_marks
-        at = "decide" if last else "tell"
+        at = "decide" if self.rules.withdrawal_clears_last else "tell"
         return "decides against the request", self._put(state, number, at=at, asked=asker), ()
 
     def _tell(self, state: State, number: int, actor: Actor) -> Move[State]:
-        marks, last = self.rules.withdrawal_marks, self.rules.withdrawal_marks_last
+        last = self.rules.withdrawal_clears_last
         if actor.at == "decide":
             after = state._replace(request=NOBODY, expired=False)
             if last:
                 return "unlinks it", self._put(after, number, at="tell"), ()
             return "unlinks it", self._unlock(after, number, "end"), ()
-        known = self._put(state, actor.asked, withdrawn=state.actors[actor.asked].asked)  # else it has not happened
-        marked = known._replace(mark=False, told=marks)
-        if last or not marks:
-            return "marks the withdrawal", self._unlock(marked, number, "end"), ()
-        return "marks the withdrawal", self._put(marked, number, at="decide"), ()
+        known = self._put(state, actor.asked, withdrawn=True)  # else it has not happened
+        after = known._replace(mark=state.mark and not self.rules.withdrawal_clears)
+        if last:
+            return "clears the mark", self._unlock(after, number, "end"), ()
+        return "clears the mark", self._put(after, number, at="decide"), ()
 
     def _begins(self) -> str:
         return "mark" if self.rules.ask_marks and self.rules.mark_first else "link"
@@ -258,12 +281,12 @@ class Replacing:
         if actor.at == "link":
             if state.request != NOBODY:  # link(2) never replaces: starts again
                 return "finds a name taken", self._unlock(state, number, "begin"), ()
-            after = state._replace(request=number, expired=False)
-            again = (HEEDED,) if actor.withdrawn == actor.asked else ()
+            after = self._overtaking(state._replace(request=number, expired=False), number)
+            again = (HEEDED,) if actor.withdrawn else ()
             if self.rules.ask_marks and not self.rules.mark_first:
                 return "links its request", self._put(after, number, at="mark"), again
             return "links its request", self._unlock(after, number, "wait"), again
-        marked = state._replace(mark=True, told=False)
+        marked = state._replace(mark=True)
         if self.rules.mark_first:
             return "marks the guard", self._put(marked, number, at="link"), ()
         return "marks the guard", self._unlock(marked, number, "wait"), ()
@@ -273,16 +296,16 @@ class Replacing:
         owner = state.record[0] if state.record else NOBODY
         if owner not in (NOBODY, number) and state.actors[owner].alive and state.record is not None:
             asked = state.record[1] == actor.asked
-            if asked or not self.rules.asks_each_owner:
-                yield "stops the owner", self._die(state, owner), () if asked else (UNASKED,)
+            heeds = self.rules.looks_before_it_stops and state.request != number
+            if (asked or not self.rules.asks_each_owner) and not heeds:
+                broken = ((UNASKED,) if not asked else ()) + ((HEEDED,) if actor.withdrawn else ())
+                yield "stops the owner", self._die(state, owner), broken
         at = "lock" if self.rules.withdraw_on_failure else "end"
         yield "gives up", self._put(state, number, at=at, then="withdraw"), ()
 
     def _withdraw(self, state: State, number: int, actor: Actor) -> Move[State]:
         if actor.at == "unmark":
-            return "clears the mark", self._unlock(state._replace(mark=False, told=False), number, "end"), ()
-        if state.told and state.request == NOBODY:
-            return "finds the mark of a withdrawal", self._put(state, number, at="unmark"), ()
+            return "clears the mark", self._unlock(state._replace(mark=False), number, "end"), ()
         if self.rules.withdraw_only_own and state.request != number:
             return "finds no request of its own", self._unlock(state, number, "end"), ()
         other = state.request not in (NOBODY, number) and state.actors[state.request].alive and not state.expired
@@ -294,14 +317,15 @@ class Replacing:
     def _take(self, state: State, number: int, actor: Actor) -> Move[State]:
         if actor.at == "stamp":
             token = max(state.token, state.record[1] if state.record else 0) + 1
-            after = state._replace(last=number, token=token, told=False)  # what follows the guard goes when it changes
+            after = state._replace(last=number, token=token)
             after = self._put(after, number, at="remove", token=token)
             return f"stamps token {token}", after, ()
         if actor.at == "remove":
             return "removes the judged record", self._put(state._replace(record=None), number, at="take"), ()
         if actor.at == "take":
             asking = state.request not in (NOBODY, number) and state.actors[state.request].alive and not state.expired
-            after = self._put(state._replace(record=(number, actor.token)), number, at="answer")
+            linked = self._overtaking(state._replace(record=(number, actor.token)), number)
+            after = self._put(linked, number, at="answer")
             return "links its record", after, (EXCLUSIVE,) if asking else ()
         if actor.at == "answer":
             goes = self.rules.own_request_goes if state.request == number else self.rules.acquire_clears
