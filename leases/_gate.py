@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from os import fsdecode, fspath
+from os import fspath
 from os.path import abspath
 from pathlib import Path
 from shlex import quote
@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Any, Self
 
 import ownership
+from leases._arguments import checked_path
 from leases._lease import Lease, LeaseLostError, StrPath, acquire
 from ownership import GateClosedError, GuardTimeoutError, Inspection, OwnerRecord, OwnerRef, StopRequest, Verdict
 
@@ -33,7 +34,7 @@ class Gate:
     :param ttl: seconds that a closer may be paused before its gate opens
     :param registry: the shared registry that it rules
     :param seams: ``clock=`` and ``processes=``, for tests
-    :raises ValueError: *ttl* is no number of seconds, 1.0 or more
+    :raises ValueError: *path* can be none, or *ttl* is no number of seconds, 1.0 or more
     """
 
     def __init__(
@@ -46,7 +47,7 @@ class Gate:
     ) -> None:
         if isinstance(ttl, bool) or not isinstance(ttl, int | float) or not 1.0 <= ttl < 1e9:
             raise ValueError(f"ttl must be a finite number of seconds >= 1.0, got {ttl!r}")
-        self.path = Path(abspath(fsdecode(path)))
+        self.path = Path(abspath(checked_path(path, "path")))
         self.ttl = float(ttl)
         self.registry = registry
         self._seams = seams

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import click
+from click.types import UnprocessedParamType
 
 from leases.commands._failure import REGISTRY
 from leases.commands._output import shown
@@ -19,7 +20,17 @@ from ownership import OwnershipError, Verdict, inspect
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
-PATH = click.UNPROCESSED  # undecodable bytes stay what they are
+
+class _Path(UnprocessedParamType):
+    """Undecodable bytes stay what they are; an empty path (a variable that is not set) is not the current directory."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if not value:
+            self.fail("must be a path, got an empty one", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+PATH = _Path()
 
 
 def seconds(*, endless: bool, least: float = 0) -> Callable[[click.Context, click.Parameter, Any], float | None]:

@@ -93,7 +93,7 @@ def close(
     """
     with arguments():
         gate = Gate(path, ttl, registry=registry)
-    with inbox() as signals, gate.close(reason, timeout=timeout):
+    with inbox() as signals, _closed(gate, reason, timeout):
         say(f"gate {shown(gate.path)} is closed")
         code, loss = attend(cmd, gate, signals, grace) if cmd else (0, _wait(gate, signals))
     if loss is None:
@@ -103,6 +103,11 @@ def close(
     elif not cmd:
         say(str(loss), loss.hint)
     return loss.exit_code
+
+
+def _closed(gate: Gate, reason: str, timeout: float | None) -> Gate:
+    with arguments():  # a reason that no record can hold
+        return gate.close(reason, timeout=timeout)
 
 
 def _wait(gate: Held, signals: Inbox) -> LossError | None:

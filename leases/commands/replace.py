@@ -71,9 +71,9 @@ def command(
      126  CMD cannot be executed
      127  CMD was not found
     """
-    asked = None if gate is None else Gate(gate, registry=registry)
     try:
         with arguments():
+            asked = None if gate is None else Gate(gate, registry=registry)
             claim = replace(
                 path,
                 reason=reason,

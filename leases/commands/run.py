@@ -146,9 +146,9 @@ def command(
     if become and ttl is not None and auto_renew:
         why = "nothing would renew it; or let CMD do it, by leasectl renew: --no-auto-renew"
         raise click.UsageError(f"--ttl and --exec exclude each other: {why}", click.get_current_context())
-    asked = None if gate is None else Gate(gate, registry=registry)
     try:
         with arguments():
+            asked = None if gate is None else Gate(gate, registry=registry)
             claim = acquire(
                 path,
                 timeout=timeout,

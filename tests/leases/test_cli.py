@@ -58,11 +58,42 @@ def test_usage_errors_are_two_for_people_and_programs(leasectl: Leasectl, argume
     assert said.json["exit_code"] == 2
 
 
-@pytest.mark.parametrize("command", ["show", "wait", "reclaim"])
-def test_what_the_library_calls_a_bad_argument_is_a_usage_error(leasectl: Leasectl, command: str) -> None:
-    said = leasectl(command, "")
-    assert said.code == 2
-    assert "resource must be a path" in said.err
+PATHS = (  # each as one argument, written @
+    *("show @", "list @", "wait @", "reclaim @", "reclaim --dry-run @", "break @ --token 1", "stop @", "doctor @"),
+    *("watch --count 1 @", "roster show @", "roster lost @", "gate show @", "gate open @", "gate close @ -- true"),
+    *("run @ -- true", "run x --gate @ -- true", "run x --also @ -- true", "replace @", "replace x --gate @"),
+    *("renew @", "ensure @ --timeout 0", "show --registry @ x", "list --registry @", "reclaim --registry @"),
+    *("gate close --registry @ g -- true", "doctor --registry @", "watch --count 1 --registry @"),
+)
+
+
+@pytest.mark.parametrize("line", PATHS)
+def test_an_empty_path_is_a_usage_error_and_not_the_current_directory(
+    leasectl: Leasectl, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    said = leasectl(*("" if word == "@" else word for word in line.split()))
+    assert (said.code, said.out) == (2, "")
+    assert "must be a path, got an empty one" in said.err
+    assert not list(tmp_path.iterdir())
+
+
+TOO_LONG = ("x" * 70_000, "/".join(["x" * 200] * 30), "x" * 300)
+LOOKING = ("list", "doctor", "watch", "roster", "renew")  # where there is none; renew asks LEASES_OWNER first
+
+
+@pytest.mark.parametrize("path", TOO_LONG, ids=["long", "deep", "component"])
+@pytest.mark.parametrize(
+    "line", [line for line in PATHS if "@" in line and "--registry" not in line and not line.startswith(LOOKING)]
+)
+def test_a_path_that_no_system_takes_is_a_usage_error(
+    leasectl: Leasectl, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str, path: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    said = leasectl(*(path if word == "@" else word for word in line.split()))
+    assert (said.code, said.out) == (2, "")
+    assert said.err.startswith("leasectl: ")
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_bug_is_one_line_and_the_way_to_the_traceback(

@@ -59,6 +59,14 @@ def test_a_gate_of_another_directory_is_a_usage_error(leasectl: Leasectl, tmp_pa
     assert "gate must rule the lock directory of" in said.err
 
 
+@pytest.mark.parametrize("reason", ["caf\udcff", "x" * 70_000], ids=["no text", "long"])
+def test_a_reason_that_no_record_holds_is_a_usage_error(leasectl: Leasectl, tmp_path: Path, reason: str) -> None:
+    said = leasectl("gate", "close", tmp_path / "g", "--reason", reason, "--", "true")
+    assert (said.code, said.out) == (2, "")
+    assert "labels" in said.err
+    assert not Gate(tmp_path / "g").is_closed
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_without_a_command_it_is_closed_until_a_signal(tmp_path: Path, number: signal.Signals) -> None:
     gate = Gate(tmp_path / "g")

@@ -190,6 +190,12 @@ def test_a_ttl_that_cannot_be_right_is_refused(tmp_path: Path, ttl: float) -> No
         Gate(tmp_path / "gate", ttl)
 
 
+@pytest.mark.parametrize("path", ["", b"", "a\0b", None, 3], ids=repr)
+def test_a_path_that_cannot_be_one_is_refused(path: str) -> None:
+    with pytest.raises(ValueError, match="path must be a path"):
+        Gate(path)
+
+
 def test_a_holder_whose_lease_ran_out_is_not_missing_while_it_may_go_on(gate: Gate) -> None:
     """It got in before, and nobody has taken over: it would own beside whatever the gate was closed for."""
     clock = FakeClock()
