@@ -11,12 +11,12 @@ from ownership import _keeper, _kept
 from ownership._acquire import OnWait
 from ownership._arguments import checked_timeout
 from ownership._clock import SYSTEM_CLOCK, Clock
-from ownership._errors import OwnershipError
+from ownership._errors import OwnershipError, UnsafeDirectoryError
 from ownership._examine import Examiner
 from ownership._inspection import Inspection, Running, inspection_of, nobody
-from ownership._location import pin_registry, refuse_writable
+from ownership._location import locate, pin_registry, refuse_stand_in, refuse_writable
 from ownership._models import OwnerRecord
-from ownership._paths import DIRECTORY, Resource, StrPath, pinned_resource, resolve
+from ownership._paths import DIRECTORY, Resource, StrPath, pinned_resource, resolve, spelled_path
 from ownership._place import Place, existing, opened
 from ownership._process import ProcessTable, system_processes
 from ownership._record import decode
@@ -105,13 +105,13 @@ def inspect_all(
 
     :param directory: where the resources are; or a lock directory itself
     :param registry: *directory* is a shared registry itself
+    :raises ValueError: *directory* is empty or holds NUL
     :raises OSError: *directory* itself cannot be listed
     """
     examiner = examiner_of(clock, processes)
     for path in lock_directories(directory, registry=registry):
         try:
-            place = opened(path, registry=registry)
-            refuse_writable(path, place.directory.stat())
+            place = listable(path, registry=registry)
             names = sorted(place.directory.names(".json"))
         except OSError as error:  # another account's, for instance; the others are looked at all the same
             yield Inspection(Path(path), Verdict.UNKNOWN, str(error), error=error)
@@ -128,8 +128,11 @@ def inspect_all(
 
 
 def lock_directories(directory: StrPath, *, registry: bool = False) -> list[str]:
-    """The lock directories of *directory* that are there, every account's; *directory* itself if it is one."""
-    path = os.path.realpath(os.fsdecode(os.fspath(directory)))
+    """The lock directories of *directory* that are there, every account's; *directory* itself if it is one.
+
+    Also what stands where ours should be and is none, so that nobody takes that for a directory without owners.
+    """
+    path = os.path.realpath(spelled_path(directory, "directory"))
     if not os.path.isdir(path):
         os.listdir(path)  # raises what is wrong with it
     if registry or os.path.basename(path).startswith(DIRECTORY):
@@ -137,7 +140,30 @@ def lock_directories(directory: StrPath, *, registry: bool = False) -> list[str]
     found = glob.glob(os.path.join(glob.escape(path), DIRECTORY)) + glob.glob(
         os.path.join(glob.escape(path), f"{DIRECTORY}-[0-9]*")
     )
-    return sorted(one for one in found if os.path.isdir(one) and not os.path.islink(one))
+    return sorted({*(one for one in found if os.path.isdir(one) and not os.path.islink(one)), *_in_the_way(path)})
+
+
+def _in_the_way(parent: str) -> Iterator[str]:
+    try:
+        locate(parent, looking=True)
+    except UnsafeDirectoryError as error:
+        if error.resource is not None and os.fspath(error.resource) != parent:
+            yield os.fspath(error.resource)
+    except OSError:  # another account's, for instance
+        pass
+
+
+def listable(path: str, *, registry: bool) -> Place:
+    """The place that is the lock directory or registry *path*, to be listed.
+
+    :raises UnsafeDirectoryError: it is none, or other accounts could tamper with it
+    :raises OSError: it cannot be looked at
+    """
+    if not registry:
+        refuse_stand_in(path, os.lstat(path))
+    place = opened(path, registry=registry)
+    refuse_writable(path, place.directory.stat())
+    return place
 
 
 def resource_of(place: Place, name: str) -> Resource:

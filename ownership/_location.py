@@ -86,13 +86,7 @@ def _heir(above: os.stat_result, sticky: bool) -> Account | None:
 def _usable(
     path: str, found: os.stat_result, above: os.stat_result, ours: bool, *, takes: bool, looking: bool
 ) -> Location:
-    if stat.S_ISLNK(found.st_mode) or not stat.S_ISDIR(found.st_mode):
-        what = "a symlink" if stat.S_ISLNK(found.st_mode) else "not a directory"
-        raise UnsafeDirectoryError(
-            f"{shown(path)}: the lock directory is {what}, made by {account_name(found.st_uid)}",
-            resource=path,
-            hint=f"find out why, then remove {quoted(path)}",
-        )
+    refuse_stand_in(path, found)
     if not ours:
         owners = f"{account_name(found.st_uid)}, not to {account_name(euid())}"
         entry = account(found.st_uid)
@@ -107,6 +101,17 @@ def _usable(
         return Location(path, facts_of(found), account=(found.st_uid, found.st_gid))
     heir = _heir(above, bool(above.st_mode & stat.S_ISVTX)) if found.st_uid == 0 else None
     return Location(path, facts_of(found), heir=heir)
+
+
+def refuse_stand_in(path: str, found: os.stat_result) -> None:
+    """:raises UnsafeDirectoryError: it has the name of a lock directory, and is none"""
+    if stat.S_ISLNK(found.st_mode) or not stat.S_ISDIR(found.st_mode):
+        what = "a symlink" if stat.S_ISLNK(found.st_mode) else "not a directory"
+        raise UnsafeDirectoryError(
+            f"{shown(path)}: the lock directory is {what}, made by {account_name(found.st_uid)}",
+            resource=path,
+            hint=f"find out why, then remove {quoted(path)}",
+        )
 
 
 def refuse_writable(path: str, found: os.stat_result) -> None:

@@ -11,13 +11,12 @@ from ownership._errors import OwnershipError
 from ownership._examine import Examined, Examiner
 from ownership._guard import PATIENCE, Interrupting
 from ownership._hold import Hold
-from ownership._inspect import examiner_of, lock_directories, resource_of
+from ownership._inspect import examiner_of, listable, lock_directories, resource_of
 from ownership._inspection import Inspection, inspection_of
-from ownership._location import refuse_writable
 from ownership._locking import locked
 from ownership._paths import Resource, StrPath
 from ownership._pinned import DirectoryChanged
-from ownership._place import Place, opened
+from ownership._place import Place
 from ownership._process import ProcessTable
 from ownership._reclaim import Unsettled, evict
 from ownership._request import SUFFIX
@@ -46,8 +45,7 @@ def reclaim_all(
     examiner = examiner_of(clock, processes)
     for path in lock_directories(directory, registry=registry):
         try:
-            place = opened(path, registry=registry)
-            refuse_writable(path, place.directory.stat())
+            place = listable(path, registry=registry)
             names = sorted({*place.directory.names(".json"), *place.directory.names(SUFFIX)})
         except OSError as error:
             yield Inspection(Path(path), Verdict.UNKNOWN, str(error), error=error), False

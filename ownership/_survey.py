@@ -13,14 +13,13 @@ from ownership._arguments import checked_seconds
 from ownership._clock import SYSTEM_CLOCK, Clock
 from ownership._errors import OwnershipError
 from ownership._examine import Examined, Examiner
-from ownership._inspect import examiner_of, lock_directories, resource_of
+from ownership._inspect import examiner_of, listable, lock_directories, resource_of
 from ownership._inspection import Inspection, inspection_of
-from ownership._location import refuse_writable
 from ownership._models import NO_GUARD_STATE
 from ownership._once_seen import OnceSeen
 from ownership._paths import Resource, StrPath, spelled_path
 from ownership._pinned import Signature, is_settled, signature_of
-from ownership._place import Place, opened
+from ownership._place import Place
 from ownership._process import ProcessTable
 from ownership._request import stop_request_of
 from ownership._verdict import Verdict, same_namespace
@@ -127,8 +126,7 @@ class Survey:
         for path in paths:
             wall_ns = self._clock.wall_ns()
             try:
-                place = opened(path, registry=self._registry)
-                refuse_writable(path, place.directory.stat())
+                place = listable(path, registry=self._registry)
                 names = sorted(place.directory.names(".json"))
             except OSError as error:  # another account's, for instance; the others are looked at all the same
                 yield Inspection(Path(path), Verdict.UNKNOWN, str(error), error=error)

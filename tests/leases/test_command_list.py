@@ -48,6 +48,40 @@ def test_an_empty_directory_is_an_empty_list(leasectl: Leasectl, tmp_path: Path)
     assert leasectl("list", tmp_path, "--json").json == []
 
 
+@pytest.mark.parametrize("kind", ["file", "dangling", "symlink"])
+@pytest.mark.parametrize("line", ["list", "list --json", "reclaim", "reclaim --dry-run", "reclaim --json"])
+def test_what_stands_where_the_lock_directory_should_be_is_unusable(
+    leasectl: Leasectl, tmp_path: Path, kind: str, line: str
+) -> None:
+    """As for whoever acquires there, or shows one resource: no owner is seen through it, which is not that none is."""
+    (tmp_path / "elsewhere").mkdir()
+    with ownership.acquire(tmp_path / "elsewhere" / "x") as claim:
+        lock_directory = tmp_path / ".leases"
+        if kind == "file":
+            lock_directory.touch()
+        else:
+            lock_directory.symlink_to("nowhere" if kind == "dangling" else "elsewhere/.leases")
+        said = leasectl(*line.split(), tmp_path)
+        shown = leasectl("show", tmp_path / "x")
+        seen = leasectl("watch", "--count", "1", tmp_path)
+        claim.verify()
+    assert (said.code, shown.code, seen.code) == (65, 65, 0)
+    what = f"{lock_directory}: the lock directory is {'not a directory' if kind == 'file' else 'a symlink'}"
+    for told in (said.out + said.err, shown.err, seen.out):
+        assert what in told
+        assert "nobody owns" not in told
+
+
+def test_what_other_accounts_have_in_a_sticky_directory_is_no_failure(leasectl: Leasectl, tmp_path: Path) -> None:
+    tmp_path.chmod(0o1777)
+    other = os.geteuid() + 1
+    (tmp_path / f".leases-{other}").touch()
+    said = leasectl("list", tmp_path)
+    assert (said.code, said.out) == (0, "")
+    (tmp_path / f".leases-{os.geteuid()}").symlink_to(f".leases-{other}")
+    assert leasectl("list", tmp_path).code == 65
+
+
 @pytest.mark.parametrize("options", [(), ("--json",)])
 def test_a_directory_that_cannot_be_listed_does_not_hide_the_others(
     leasectl: Leasectl, tmp_path: Path, options: tuple[str, ...]

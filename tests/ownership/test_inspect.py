@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
@@ -104,6 +105,12 @@ def test_lock_directories_of_every_account_are_listed(tmp_path: Path) -> None:
         (tmp_path / ".leases-old").mkdir(mode=0o700)
         (tmp_path / ".leases-78").symlink_to(".leases-77")
         assert [one.record.token for one in ownership.running(tmp_path)] == [claim.token]
+
+
+@pytest.mark.parametrize("look", [ownership.inspect_all, ownership.running, ownership.reclaim_all])
+def test_a_directory_without_a_name_is_not_the_current_one(look: Callable[[str], Iterable[object]]) -> None:
+    with pytest.raises(ValueError, match="directory must be a path"):
+        list(look(""))
 
 
 @pytest.mark.parametrize(
