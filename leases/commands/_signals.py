@@ -36,7 +36,7 @@ class Inbox(Protocol):
         """The next signal, waiting at most *seconds*; ``None`` also when a child may have ended."""
 
     def leave(self) -> None:
-        """In a forked child: let signals through as they were before."""
+        """In a forked child: let signals through, to do what they did before, or what they do after exec."""
 
 
 def inbox() -> contextlib.AbstractContextManager[Inbox]:
@@ -74,6 +74,7 @@ class _Blocked:
         return Received(found.si_signo, found.si_signo in _KEYS and found.si_code == _FROM_KERNEL)
 
     def leave(self) -> None:
+        _drop_handlers()
         for number in self.ignored:
             signal.signal(number, signal.SIG_IGN)
         signal.pthread_sigmask(signal.SIG_SETMASK, self.before)
@@ -110,7 +111,7 @@ class _Handled:
         return Received(self.noted.popleft()) if self.noted else None
 
     def leave(self) -> None:
-        """exec resets handlers by itself."""
+        _drop_handlers()
 
 
 @contextlib.contextmanager
@@ -130,6 +131,28 @@ def _handled() -> Iterator[Inbox]:
             signal.signal(number, _installed(handler))
         os.close(reader)
         os.close(writer)
+
+
+def is_ignored(number: int) -> bool:
+    """Whether whoever started us has us ignore that signal, as ``nohup`` does, and a shell for jobs of a script."""
+    return signal.getsignal(number) is signal.SIG_IGN
+
+
+@contextlib.contextmanager
+def ends_reported() -> Iterator[None]:
+    """Be told how children end, although whoever started us may ignore SIGCHLD. For the main thread."""
+    before = signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGCHLD, _installed(before))
+
+
+def _drop_handlers() -> None:
+    """What exec does by itself: no handler of ours raises in a child that is about to become another program."""
+    for number in PASSED_ON:
+        if callable(signal.getsignal(number)):
+            signal.signal(number, signal.SIG_DFL)
 
 
 def _installed(handler: Any) -> Any:

@@ -199,6 +199,30 @@ def test_cmd_is_not_left_with_what_python_ignores(tmp_path: Path, options: tuple
     assert members(done.stdout.split()[1]) == set()
 
 
+@pytest.mark.parametrize("arguments", [("run", "x"), ("gate", "close", "g"), ("replace", "x")], ids=" ".join)
+def test_an_interrupt_between_fork_and_exec_ends_cmd_and_is_no_bug(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    """Ctrl-C reaches the whole group, also whoever is about to become CMD."""
+    body = """
+    import os, signal, sys
+    from leases.cli import main
+    from leases.commands import _child
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    _child.death_tie = lambda: lambda: os.kill(os.getpid(), signal.SIGINT)
+    sys.exit(main())
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(body), *arguments, "--", "sleep", "60"],
+        cwd=tmp_path,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 130, done.stderr
+    assert "bug" not in done.stderr
+    assert ownership.inspect(tmp_path / arguments[-1]).verdict == "free"
+
+
 # -- loss while holding
 
 

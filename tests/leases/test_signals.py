@@ -75,6 +75,25 @@ def test_what_was_ignored_is_ignored_again(kind: Kind) -> None:
 
 
 @kinds
+@pytest.mark.parametrize("number", PASSED_ON)
+def test_a_signal_before_exec_ends_the_child_as_one_after_it_would(kind: Kind, number: signal.Signals) -> None:
+    """No handler of ours runs in a child that is about to become CMD: what it raised would be told as a bug of ours."""
+
+    def ended() -> int:
+        signal.signal(number, signal.default_int_handler)
+        with kind() as box:
+            if (pid := os.fork()) == 0:
+                if kind is _blocked:
+                    signal.raise_signal(number)  # stays pending
+                box.leave()
+                signal.raise_signal(number)
+                os._exit(0)
+            return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+    assert elsewhere(ended) == -number
+
+
+@kinds
 def test_a_command_is_attended_to_its_end(kind: Kind, tmp_path: Path) -> None:
     with ownership.acquire(tmp_path / "x") as claim, kind() as box:
         assert attend(["sh", "-c", "exit 3"], claim, box, 1.0) == (3, None)
