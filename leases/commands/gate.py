@@ -13,7 +13,7 @@ from leases.commands._facts import as_data, as_text
 from leases.commands._failure import CommandError, facts, require_directory
 from leases.commands._options import PATH, arguments, common, seconds
 from leases.commands._output import flush, printable, say, shown, write, write_json
-from leases.commands._signals import Inbox, inbox
+from leases.commands._signals import Inbox, inbox, is_ignored
 from ownership import Inspection, LossError, Verdict, break_claim
 
 _CLOSED = 75
@@ -78,7 +78,7 @@ def close(
     registry: str | None,
     as_json: bool,
 ) -> int:
-    """Close the gate PATH while CMD runs; without CMD until TERM, INT, HUP or QUIT.
+    """Close the gate PATH while CMD runs; without CMD until TERM, INT, HUP or QUIT, unless it is ignored (nohup).
 
     Once it is closed, 'leasectl list' shows everybody who is inside. That it is closed is said on stderr.
 
@@ -115,7 +115,7 @@ def _wait(gate: Held, signals: Inbox) -> LossError | None:
     flush()
     while (loss := loss_of(gate)) is None:
         received = signals.next(TICK)
-        if received is not None and received.number in _ENDING:
+        if received is not None and received.number in _ENDING and not is_ignored(received.number):
             return None
     return loss
 

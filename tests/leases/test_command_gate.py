@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -77,6 +78,35 @@ def test_without_a_command_it_is_closed_until_a_signal(tmp_path: Path, number: s
         process.send_signal(number)
         assert process.wait(30) == 0
     assert not gate.is_closed
+
+
+def test_a_signal_that_was_ignored_at_the_start_leaves_it_closed(tmp_path: Path) -> None:
+    """``nohup leasectl gate close``, or in the background of a script."""
+    gate = Gate(tmp_path / "g")
+    body = (
+        "import os, signal, sys\n"
+        "for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT): signal.signal(number, signal.SIG_IGN)\n"
+        "os.execv(sys.executable, [sys.executable, *sys.argv[1:]])"
+    )
+    arguments = ["-m", "leases.cli", "gate", "close", str(tmp_path / "g")]
+    with subprocess.Popen([sys.executable, "-c", body, *arguments], env=environment(), **PIPES) as process:
+        try:
+            eventually(lambda: gate.is_closed)
+            for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
+                process.send_signal(number)
+                eventually(lambda: not is_pending(process.pid))
+            assert gate.is_closed
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(30) == 0
+        finally:
+            process.kill()
+    assert not gate.is_closed
+
+
+def is_pending(pid: int) -> bool:
+    """Whether a signal has been sent to it that it has not taken yet."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    return int(status.partition("\nShdPnd:")[2].split()[0], 16) != 0
 
 
 def test_it_is_opened_by_decision_and_its_closer_ends(leasectl: Leasectl, tmp_path: Path) -> None:
