@@ -8,6 +8,7 @@ import ownership
 from leases.commands._facts import as_data
 from leases.commands._options import PATH, arguments, common, seconds
 from leases.commands._output import printable, say, shown, write, write_json
+from leases.commands._signals import ends_reported
 from leases.commands.run import Run, given
 from ownership import PeerError, Running, inspect, verify_peer
 
@@ -81,7 +82,7 @@ def command(
       65  the record or its directory cannot be used
       75  its owner does not match
     """
-    with arguments():
+    with arguments(), ends_reported():
         connection = ownership.ensure(
             socket,
             cmd or None,

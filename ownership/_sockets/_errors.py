@@ -52,7 +52,8 @@ class PeerError(OwnershipError, PermissionError):
 class StartError(OwnershipError, ChildProcessError):
     """What was started to answer has ended without.
 
-    :ivar returncode: as of :class:`subprocess.Popen`: negative for a signal; ``None`` if it had not ended
+    :ivar returncode: as of :class:`subprocess.Popen`: negative for a signal; ``None`` if it had not ended, or
+        nobody was told how
     :ivar stderr: the last lines of what it wrote there
     """
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -131,18 +132,22 @@ class Starting:
 
     def _late(self, child: Popen[bytes]) -> StartTimeoutError:
         command = printable(" ".join(self._command))[:200]
+        unreported = signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN
         if child.returncode is None:
             fate = f"pid {child.pid} ({command}) was started and lives"
             hint = f"wait longer (timeout=), or see what it does: pid {child.pid}, {quoted(self._log)}"
         else:  # it may have left another one behind that is about to serve
-            fate = f"what was started, pid {child.pid} ({command}), has ended with {child.returncode}"
+            how = (
+                f" with {child.returncode}" if not unreported else ", nobody was told how: this process ignores SIGCHLD"
+            )
+            fate = f"what was started, pid {child.pid} ({command}), has ended{how}"
             hint = (
                 f"have it serve in the foreground, or wait longer (timeout=) for what it left; see {quoted(self._log)}"
             )
         return StartTimeoutError(
             f"{self._resource.shown} does not answer yet; {fate}",
             resource=self._resource.path,
-            returncode=child.returncode,
+            returncode=None if unreported else child.returncode,
             stderr=tail(self._log),
             hint=hint,
         )

@@ -218,6 +218,18 @@ def test_what_ended_without_a_fault_is_not_said_to_live(path: Path) -> None:
     assert late.value.returncode == 0
 
 
+def test_how_it_ended_is_not_made_up_where_nobody_is_told(path: Path) -> None:
+    def late() -> tuple[str, int | None]:
+        signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+        with pytest.raises(ownership.StartTimeoutError) as raised:
+            ownership.ensure(path, command(path, "fail"), timeout=2.0)
+        return str(raised.value), raised.value.returncode
+
+    message, returncode = elsewhere(late)
+    assert "has ended, nobody was told how: this process ignores SIGCHLD" in message
+    assert returncode is None
+
+
 def test_a_client_that_gives_up_waiting_for_anothers_start_is_told_of_that(path: Path) -> None:
     with pytest.raises(ownership.StartTimeoutError):
         ownership.ensure(path, command(path, "late"), 0.2)  # goes on starting

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import socket
 import sys
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ import pytest
 import ownership
 from tests.integration.test_ensure_cases import SUPERVISOR, end_supervisors, starts
 from tests.support.cli import Leasectl
+from tests.support.cli import leasectl as run_leasectl
 from tests.support.namespaces import die_owning
 
 
@@ -57,6 +59,21 @@ def test_the_end_of_what_was_started_is_told_with_what_it_said(leasectl: Leasect
     told = json.loads(leasectl("ensure", "--json", path, *command(path, "fail")).out)
     assert (told["error"], told["returncode"], told["exit_code"]) == ("StartError", 1, 1)
     assert "the configuration is wrong" in told["stderr"]
+
+
+def test_how_it_ended_is_told_whatever_whoever_started_us_ignores(path: Path) -> None:
+    """SIGCHLD ignored, and the system forgets how children end."""
+    done = run_leasectl(
+        "ensure",
+        "--timeout",
+        "50",
+        path,
+        *command(path, "fail"),
+        preexec_fn=lambda: signal.signal(signal.SIGCHLD, signal.SIG_IGN),
+    )
+    assert done.returncode == 1
+    assert "has ended (exit code 1)" in done.stderr
+    assert "  | no such luck" in done.stderr
 
 
 def test_without_a_command_nobody_is_started(leasectl: Leasectl, path: Path) -> None:
