@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from leases.commands._output import flush, say, shown, write_json
+from leases.commands._output import flush, say, shown, tell, write_json
 from ownership import Inspection
 
 FAILED, USAGE, UNUSABLE, BUG, INTERRUPTED = 1, 2, 65, 70, 130
@@ -71,7 +71,7 @@ def _report_usage(error: click.ClickException, code: int) -> int:
     usage = getattr(error, "hint", "") or (f"try: {context.command_path} --help" if context is not None else "")
     message = error.format_message()
     if "\n" in message:  # the help, for want of a command
-        click.echo(message, err=True)
+        tell(message)
     else:
         say(message, usage)
     return code

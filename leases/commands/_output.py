@@ -47,8 +47,12 @@ def flush() -> None:
 
 
 def say(text: str, hint: str = "") -> None:
-    """Talk: a message for whoever watches. A terminal that is gone does not stop the work."""
-    lines = f"leasectl: {printable(text)}" + (f"\n  hint: {printable(hint)}" if hint else "")
+    """Talk: a message for whoever watches."""
+    tell(f"leasectl: {printable(text)}" + (f"\n  hint: {printable(hint)}" if hint else ""))
+
+
+def tell(lines: str) -> None:
+    """*lines* as they are, on stderr. A terminal that is gone, or a full disk, does not stop the work."""
     if sys.stderr is None:
         return
     try:

@@ -253,6 +253,14 @@ def test_a_reader_that_has_seen_enough_of_the_help_is_no_error() -> None:
     assert (said.returncode, said.stderr) == (1, "")
 
 
+@pytest.mark.parametrize("arguments", [(), ("gate",), ("roster",), ("show",), ("list", "/nowhere/at/all")])
+def test_a_full_disk_behind_stderr_changes_no_exit_code(arguments: tuple[str, ...]) -> None:
+    code = leasectl(*arguments).returncode
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([*LEASECTL, *arguments], stderr=full, env=environment(), timeout=60)
+    assert done.returncode == code
+
+
 # -- the terminal
 
 
