@@ -24,8 +24,13 @@ def main() -> int:
 
         if known:
             signal.signal(signal.SIGINT, signal.default_int_handler)
-        return run()
+        code = run()
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # it is done: nothing is left to interrupt but Python's own end
+        return code
     except KeyboardInterrupt:
+        import signal
+
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
         return _INTERRUPTED
 
 

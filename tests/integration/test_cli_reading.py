@@ -384,6 +384,19 @@ def test_ctrl_c_while_it_is_being_imported_is_130_without_a_word(tmp_path: Path,
     assert not said or said[-1] == "leasectl: interrupted\n"
 
 
+@pytest.mark.parametrize("arguments", [("schema",), ("show", "x")], ids=["schema", "show"])
+def test_ctrl_c_after_the_last_word_changes_nothing(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    """When the interpreter ends: what was asked has been told."""
+    body = (
+        "import atexit, os, runpy, signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler);"
+        "atexit.register(os.kill, os.getpid(), signal.SIGINT); sys.exit(runpy.run_path(sys.argv.pop(1))['main']())"
+    )
+    command = [sys.executable, "-c", body, INSTALLED, *arguments]
+    done = subprocess.run(command, cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (10 if arguments[0] == "show" else 0, "")
+    assert done.stdout
+
+
 def test_an_ignored_interrupt_stays_ignored(tmp_path: Path) -> None:
     """Started in the background of a script, for instance."""
     with ownership.acquire(tmp_path / "x") as claim:
