@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import datetime as dt
-import json
 import os
 import shlex
 from typing import Any
 
-from leases.commands._output import printable, shown
+from leases.commands._output import json_text, printable, shown
 from ownership import (
     AlreadyOwnedError,
     Inspection,
@@ -73,7 +72,7 @@ def _record(record: OwnerRecord, left: float | None) -> dict[str, str | None]:
         "endpoint": record.endpoint,
         "lease": _terms(record.lease, left) if record.lease else None,
         "labels": ", ".join(f"{key}={value}" for key, value in record.labels.items()),
-        "data": json.dumps(record.data, ensure_ascii=False) if record.data else None,
+        "data": json_text(record.data, ascii_only=False) if record.data else None,
     }
 
 

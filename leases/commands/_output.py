@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import sys
 from typing import Any
@@ -33,7 +34,23 @@ def write(text: str) -> None:
 
 def write_json(value: object) -> None:
     """*value* as one JSON document; ASCII, so that it is the same in every locale."""
-    write(json.dumps(value, indent=None))
+    write(json_text(value))
+
+
+def json_text(value: object, *, ascii_only: bool = True) -> str:
+    """*value* as JSON. A number that no float can say (``1e999``, which others may write) is ``null``."""
+    try:
+        return json.dumps(value, ensure_ascii=ascii_only, allow_nan=False)
+    except ValueError:
+        return json.dumps(_finite(value), ensure_ascii=ascii_only, allow_nan=False)
+
+
+def _finite(value: object) -> object:
+    if isinstance(value, dict):
+        return {key: _finite(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(one) for one in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def flush() -> None:

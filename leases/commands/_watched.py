@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import json
 import os
 from collections import Counter
 from collections.abc import Iterator
@@ -13,7 +12,7 @@ from typing import NamedTuple, TypeAlias
 from leases.commands._command import brief
 from leases.commands._failure import described
 from leases.commands._options import sources
-from leases.commands._output import shown
+from leases.commands._output import json_text, shown
 from ownership import Inspection, Survey, waiters
 
 Key: TypeAlias = tuple[str, int]  # a resource, and which of several records (of as many accounts) it is
@@ -61,7 +60,7 @@ class Row(NamedTuple):
         }
         if record is not None:
             told |= {"phase": record.phase, "endpoint": record.endpoint or "", "lease": self.lease}
-            told |= {"labels": json.dumps(record.labels), "data": json.dumps(record.data)}
+            told |= {"labels": json_text(record.labels), "data": json_text(record.data)}
         return told
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
@@ -122,3 +123,12 @@ def test_what_is_no_roster_is_unusable(leasectl: Leasectl, path: Path) -> None:
 def test_an_empty_roster_is_one(leasectl: Leasectl, path: Path) -> None:
     path.write_bytes(b'{"roster":1,"generation":1,"token":0}\n')
     assert leasectl("roster", "show", path).out == "0 running, 0 lost, 0 finished\n"
+
+
+def test_a_number_that_no_float_can_say_is_null(leasectl: Leasectl, path: Path) -> None:
+    """``1e999`` is JSON, which another program may write; infinity is none."""
+    Roster(path).start("t", data={"many": [1.5, 2], "deep": ["Infinity"]}).finish()
+    path.write_bytes(path.read_bytes().replace(b"[1.5,2]", b"[1e999,-1e999]"))
+    said = leasectl("roster", "show", path, "--json")
+    [task] = json.loads(said.out, parse_constant=pytest.fail)["tasks"]
+    assert (said.code, task["data"]) == (0, {"many": [None, None], "deep": ["Infinity"]})

@@ -53,6 +53,15 @@ def test_programs_get_one_object_with_the_record_as_in_its_file(leasectl: Leasec
     assert (told["pid"], told["instance_id"]) == (claim.record.pid, claim.record.instance_id)
 
 
+@pytest.mark.parametrize("command", ["show", "show --json", "list --json", "watch --count 1 --json"])
+def test_a_number_that_no_float_can_say_is_null(leasectl: Leasectl, tmp_path: Path, command: str) -> None:
+    """``1e999`` is JSON, which another program may write; infinity is none."""
+    plant(tmp_path / "x", {**record(), "data": {"much": 1.5}})
+    file_of(tmp_path / "x").write_bytes(file_of(tmp_path / "x").read_bytes().replace(b": 1.5", b": 1e999"))
+    said = leasectl(*command.split(), tmp_path / "x" if command.startswith("show") else tmp_path)
+    assert '{"much": null}' in said.out
+
+
 def test_the_ending_before_is_shown(leasectl: Leasectl, tmp_path: Path) -> None:
     ownership.acquire(tmp_path / "x").release("end of the shift")
     assert "end of the shift" in leasectl("show", tmp_path / "x").out
