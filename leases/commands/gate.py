@@ -78,9 +78,10 @@ def close(
     registry: str | None,
     as_json: bool,
 ) -> int:
-    """Close the gate PATH while CMD runs; without CMD until TERM, INT, HUP or QUIT, unless it is ignored (nohup).
+    """Close the gate PATH while CMD runs; without CMD until TERM, INT, HUP or QUIT.
 
-    Once it is closed, 'leasectl list' shows everybody who is inside. That it is closed is said on stderr.
+    Once it is closed, 'leasectl list' shows everybody who is inside. That it is closed is said on stderr. A
+    signal that whoever started leasectl has it ignore (nohup, for instance) does not open it.
 
     \b
     Exit status: CMD's own; without CMD, or instead
