@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -9,12 +10,13 @@ from itertools import compress
 from operator import methodcaller
 from typing import Any, TypeAlias
 
+import ownership
 from leases import _forks
 from leases._roster_file import OpenRoster
 from leases._roster_lines import RUNNING, State, encoded
 from leases._roster_view import View
 from leases._seat import Seats
-from ownership import Claim, OwnerIdentity, OwnershipError
+from ownership import AcquireTimeoutError, Claim, OwnerIdentity, OwnershipError
 
 _release = methodcaller("release")
 
@@ -133,3 +135,19 @@ class Attempt:
         self.give_turn()
         for file in self.files:
             file.close()
+
+
+def turn_refused(path: str, registry: str | None, timeout: float | None) -> AcquireTimeoutError:
+    """Threads of one process wait for each other no longer than for other processes."""
+    found, who, record = ownership.inspect(path, registry=registry), "another thread of this process", None
+    if found.record is not None and found.record.pid != os.getpid():
+        record = found.record
+        who += f" waited for pid {record.pid}, which"
+    return AcquireTimeoutError(
+        f"{path}: {who} was changing the roster for {timeout:g} s",
+        resource=path,
+        record=record,
+        verdict=found.verdict,
+        reason=found.reason,
+        hint="try again, or wait longer: Roster(timeout=)",
+    )

@@ -10,14 +10,14 @@ from collections.abc import Callable
 from typing import Any
 
 import ownership
-from leases._change import Attempt, Change, Deadline, Decide, DoesNotCount
+from leases._change import Attempt, Change, Deadline, Decide, DoesNotCount, turn_refused
 from leases._roster_draft import discard_prepared
 from leases._roster_file import OpenRoster, TakenAway, created, opened, prepared, put, settled, told
 from leases._roster_lines import State, head, read_back
 from leases._roster_view import View
 from leases._seat import Seats
 from leases._short_write import short_write
-from ownership import AcquireTimeoutError, Claim, InvalidRecordError, OwnershipError, OwnershipLostError
+from ownership import Claim, InvalidRecordError, OwnershipError, OwnershipLostError
 
 _ATTEMPTS = 16
 _MUCH = 1 << 20  # superseded bytes, beside as many as stand: a new file is worth its while
@@ -130,7 +130,8 @@ class Ledger:
         self._here()
         try:
             try:
-                self._take_turn(attempt)
+                if not attempt.take(self._turn):
+                    raise turn_refused(self.path, self.registry, self._timeout)
                 self._enter()
                 try:
                     state = self._carried_out(attempt, act)
@@ -144,23 +145,6 @@ class Ledger:
         except BaseException:
             attempt.end()  # again: a signal handler may have raised on the way out
             raise
-
-    def _take_turn(self, attempt: Attempt) -> None:
-        """Threads wait for each other no longer than for other processes."""
-        if not attempt.take(self._turn):
-            found, record = ownership.inspect(self.path, registry=self.registry), None
-            who = "another thread of this process"
-            if found.record is not None and found.record.pid != os.getpid():
-                record = found.record
-                who += f" waited for pid {record.pid}, which"
-            raise AcquireTimeoutError(
-                f"{self.path}: {who} was changing the roster for {self._timeout:g} s",
-                resource=self.path,
-                record=record,
-                verdict=found.verdict,
-                reason=found.reason,
-                hint="try again, or wait longer: Roster(timeout=)",
-            )
 
     def _enter(self) -> None:
         if self._changing:

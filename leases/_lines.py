@@ -12,6 +12,7 @@ from typing import Any
 
 from leases import _forks
 from leases._arguments import checked_path
+from leases._disk import sync, sync_directory
 from leases._lease import Lease, StrPath
 from leases._short_write import short_write
 from ownership import Claim
@@ -174,22 +175,12 @@ def _cut(descriptor: int, size: int, forks: int) -> None:
 
 def _sync(descriptor: int, path: str, made: bool) -> None:
     try:
-        os.fsync(descriptor)
+        sync(descriptor)
         if made:
-            _sync_directory(os.path.dirname(path))
+            sync_directory(os.path.dirname(path))
     except OSError as error:
         what = f"the line was appended, but is perhaps not on the disk: {error.strerror}"
         raise NotSyncedError(error.errno, what, path) from error
-
-
-def _sync_directory(path: str) -> None:
-    numbers: list[int] = []
-    closing = map(os.close, numbers)
-    try:
-        numbers.extend(map(os.open, (path,), (_READING | getattr(os, "O_DIRECTORY", 0),)))
-        os.fsync(numbers[0])
-    finally:
-        list(closing)
 
 
 def _size(descriptor: int, path: StrPath) -> int:

@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from leases import _forks
+from leases._disk import sync, sync_directory
 from leases._roster_draft import discard_prepared, remove_leftovers, temporary_name
 from ownership import InvalidRecordError
 
@@ -19,7 +20,6 @@ _MODE = 0o600
 _T = TypeVar("_T")
 BLOCK = 1 << 20  # bytes that are read at once
 _HEAD = 256  # bytes within which the first line ends
-_NO_SYNC = frozenset({errno.EINVAL, errno.EROFS, errno.EOPNOTSUPP})  # fsync(2): nothing there to be written back
 _HINTS = {
     errno.ENOSPC: "make room on that filesystem",
     errno.EDQUOT: "make room in this account's quota",
@@ -113,11 +113,7 @@ class OpenRoster:
 
         :raises OSError: it may not
         """
-        try:
-            self._call(os.fsync, self.number)
-        except OSError as error:
-            if error.errno not in _NO_SYNC:
-                raise
+        self._call(sync, self.number)
 
     def room(self) -> int:
         """Bytes that are free on its filesystem, for this account."""
@@ -187,7 +183,7 @@ def created(path: str, content: bytes, registry: str | None, token: int) -> None
         raise _why(error, path, temporary) from None
     finally:
         discard_prepared(path, token)
-    _sync_directory(path)
+    settled(path)
 
 
 def prepared(path: str, content: bytes, token: int) -> str:
@@ -225,7 +221,10 @@ def _why(error: OSError, path: str, temporary: str) -> Exception:
 
 def settled(path: str) -> None:
     """The name leads to the same file after a loss of power."""
-    _sync_directory(path)
+    try:
+        sync_directory(dirname(path))
+    except OSError as error:
+        raise told(error, dirname(path)) from None
 
 
 def _write(temporary: str, content: bytes, owner: tuple[int, int, int]) -> None:
@@ -265,19 +264,6 @@ def _owner_of(path: str, registry: str | None) -> tuple[int, int, int]:
     if os.geteuid() == 0 and not above.st_mode & stat.S_ISVTX:
         return _MODE, above.st_uid, above.st_gid
     return _MODE, os.geteuid(), os.getegid()
-
-
-def _sync_directory(path: str) -> None:
-    numbers: list[int] = []
-    closing = map(os.close, numbers)  # one step then: no signal handler leaves it open
-    try:
-        numbers.extend(map(os.open, (dirname(path),), (os.O_RDONLY | _FLAGS,)))
-        os.fsync(numbers[0])
-    except OSError as error:
-        if error.errno not in _NO_SYNC:
-            raise told(error, dirname(path)) from None
-    finally:
-        list(closing)
 
 
 def told(error: OSError, path: str) -> OSError:

@@ -80,8 +80,7 @@ class Acquisition:
         self.examiner = examiner
         self.me = me
         self.labels = labels
-        self.told: set[tuple[str, int]] = set()
-        self.littered: list[Place] = []
+        self.told, self.littered = set[tuple[str, int]](), list[Place]()
         self.deadline = self.clock.monotonic() + timeout
 
     def run(self, holding: Holding) -> None:

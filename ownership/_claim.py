@@ -14,11 +14,12 @@ from typing import Any, NoReturn, Self
 from ownership import _closing, _keeper, _kept
 from ownership._arguments import checked_labels, checked_timeout
 from ownership._asked import Listening
-from ownership._critical import Critical, leave_stale, let_wait, unfinished, waits
+from ownership._critical import Critical, let_wait, waits
 from ownership._errors import OwnershipError, OwnershipLostError
 from ownership._handle import Handle
 from ownership._handover import HandingOver, Heir
 from ownership._holding import Holding
+from ownership._leaving import leave_stale, unfinished
 from ownership._models import CLOSED
 from ownership._process import printable
 from ownership._releasing import release

@@ -3,29 +3,24 @@
 from __future__ import annotations
 
 import threading
-import time
 import weakref
 from collections.abc import Callable
 from functools import partial
 from types import TracebackType
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
-from ownership import _fork
 from ownership._errors import OwnershipLostError
 from ownership._guard import Interrupting
 from ownership._hold import Hold
 from ownership._holding import Holding
 from ownership._inside import Inside
+from ownership._leaving import drop, free, leave_stale
 from ownership._pinned import DirectoryChanged
 from ownership._renewal import renew_late
 
 Leaving: TypeAlias = "weakref.ref[Callable[..., None]]"
 
 _FOLLOWED = 8  # times that a changed directory is followed before giving up
-_LEAVING = 1.0  # seconds that another thread may take to free guards
-_SOON = 0.0005
-
-unfinished: dict[Inside, Holding] = {}  # that nobody is in any more, and whose guards may still be locked
 
 
 class _Leaving:
@@ -131,11 +126,11 @@ class Critical:
         self._become_member(inside)
         if self._holding.inside is inside and not inside.leaver:
             return True
-        _drop(self._holding, inside, self._member)  # another thread has just dropped the last section of this one
+        drop(self._holding, inside, self._member)  # another thread has just dropped the last section of this one
         return False
 
     def _become_member(self, inside: Inside) -> None:
-        gone = weakref.ref(self, partial(_drop, self._holding, inside, self._member))
+        gone = weakref.ref(self, partial(drop, self._holding, inside, self._member))
         inside.members[self._member] = partial(_is_over, gone, self.leaving)
 
     def _lock(self, inside: Inside, deadline: float) -> None:
@@ -154,7 +149,7 @@ class Critical:
                     hold.enter(deadline, holding.clock, True)
                 return
             except DirectoryChanged:
-                _free(holding, inside)
+                free(holding, inside)
                 for part in holding.parts:
                     holding.require_held()
                     part.follow()
@@ -176,7 +171,7 @@ class Critical:
     def _leave(self) -> None:
         """May be repeated until it is done. The guards are held until the last one inside has left."""
         if self._inside is not None:
-            _drop(self._holding, self._inside, self._member)
+            drop(self._holding, self._inside, self._member)
         if self.leaving is not None:
             self.looked_up.pop(self.leaving, None)  # or its end would be told, where what a handler raises is lost
         self._inside = self.leaving = None
@@ -195,70 +190,11 @@ def _is_over(section: weakref.ref[Critical], leaving: Leaving | None) -> bool:
     return section() is None or (leaving is not None and leaving() is None)
 
 
-def _drop(holding: Holding, inside: Inside, member: object, _: object = None) -> None:
-    """*member* is not inside any more; perhaps since nothing is left of its section, which nobody has left.
-
-    That is not for its finaliser to find: what a handler raises in one may be kept by whoever collects lost exceptions,
-    and the section with it.
-    """
-    inside.members.pop(member, None)
-    if not inside.members:
-        _free(holding, inside)
-
-
-def _free(holding: Holding, inside: Inside) -> None:
-    """May be repeated until it is done, but not by a handler in the midst of it. Whoever joins meanwhile stays in."""
-    while (inside.holds or inside in unfinished) and not inside.members:
-        turn = [threading.get_ident()]
-        try:
-            if inside.leaver.setdefault(None, turn) is not turn:
-                return
-            if not inside.members:
-                _unlock(holding, inside)
-        finally:  # in one step: no signal handler runs in between
-            if None in inside.leaver and inside.leaver[None] is turn:
-                inside.leaver = {}
-    while inside.given_up and not inside.members:
-        inside.given_up.pop()()
-
-
-def _unlock(holding: Holding, inside: Inside) -> None:
-    unfinished[inside] = holding
-    if holding.inside is inside:  # as long as the guard is locked no other thread is
-        holding.inside = None
-    for hold in list(inside.holds.values()):
-        hold.leave()
-    for guard in list(inside.holds):
-        guard.catch_up()  # what was put off until it is free
-    inside.holds.clear()
-    unfinished.pop(inside, None)
-
-
 class _Entering(Critical):
     """Left by its finaliser if handlers raised, one while another was cleaned up after, before anybody was inside."""
 
     def __del__(self) -> None:
         self.leave()
-
-
-def leave_stale(holding: Holding) -> None:
-    """Leave what this thread is inside only because signal handlers raised, one while another was cleaned up after.
-
-    If another thread does so at this moment, since it has dropped the last section, wait until it has.
-    """
-    inside: Any = holding.inside
-    if inside is not None and inside.is_of_this_thread and inside.is_over:
-        inside.members.clear()
-        _let_free(holding, inside)
-    for left in [one for one, of in list(unfinished.items()) if of is holding and one.is_of_this_thread]:
-        _let_free(holding, left)
-
-
-def _let_free(holding: Holding, inside: Inside) -> None:
-    _free(holding, inside)
-    until = time.monotonic() + _LEAVING
-    while inside.is_left_by_another and time.monotonic() < until:
-        time.sleep(_SOON)
 
 
 def waits(holding: Holding, give_up: Callable[[], bool], rest: Callable[[], object]) -> bool:
@@ -286,6 +222,3 @@ def let_wait(holding: Holding) -> None:
     inside = holding.inside
     if inside is not None and inside.is_here and inside.given_up is None:
         inside.given_up = []
-
-
-_fork.in_child(unfinished.clear)

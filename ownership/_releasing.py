@@ -6,9 +6,10 @@ import os
 from functools import partial
 
 from ownership import _closing, _keeper
-from ownership._critical import unfinished, waits
+from ownership._critical import waits
 from ownership._errors import OwnershipError
 from ownership._holding import Holding
+from ownership._leaving import unfinished
 from ownership._state import State
 
 _MOMENT = 0.05  # seconds that another release waits for a guard: the first has waited, or was told not to

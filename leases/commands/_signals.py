@@ -141,11 +141,13 @@ def is_ignored(number: int) -> bool:
 @contextlib.contextmanager
 def ends_reported() -> Iterator[None]:
     """Be told how children end, although whoever started us may ignore SIGCHLD. For the main thread."""
-    before = signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    number = getattr(signal, "SIGCHLD", None)  # not on Windows
+    before = None if number is None else signal.signal(number, signal.SIG_DFL)
     try:
         yield
     finally:
-        signal.signal(signal.SIGCHLD, _installed(before))
+        if number is not None:
+            signal.signal(number, _installed(before))
 
 
 def _drop_handlers() -> None:

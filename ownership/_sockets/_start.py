@@ -26,6 +26,7 @@ LOG, LABEL = ".stderr", "starts"
 SUFFIX = ".start"  # of the resource that whoever starts owns meanwhile
 _QUICK, _SLOW = 0.001, 0.02  # seconds between two attempts to connect, at first and at most
 _TAIL, _LINES, _KEPT = 4096, 20, 3  # bytes and lines of stderr that are told; files of it before the next
+_CHILD = getattr(signal, "SIGCHLD", None)  # not on Windows
 _FAILED = re.compile(r"not started: exit (-?\d+)")
 
 
@@ -132,7 +133,7 @@ class Starting:
 
     def _late(self, child: Popen[bytes]) -> StartTimeoutError:
         command = printable(" ".join(self._command))[:200]
-        unreported = signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN
+        unreported = _CHILD is not None and signal.getsignal(_CHILD) is signal.SIG_IGN
         if child.returncode is None:
             fate = f"pid {child.pid} ({command}) was started and lives"
             hint = f"wait longer (timeout=), or see what it does: pid {child.pid}, {quoted(self._log)}"

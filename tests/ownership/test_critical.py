@@ -16,8 +16,9 @@ import pytest
 import leases
 import ownership
 from ownership import GuardTimeoutError, OwnershipLostError, Verdict
-from ownership._critical import Critical, unfinished
+from ownership._critical import Critical
 from ownership._hold import Hold
+from ownership._leaving import unfinished
 from ownership.testing import FakeClock
 from tests.support.injection import Interrupter
 from tests.support.namespaces import needs_linux_root
