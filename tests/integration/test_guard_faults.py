@@ -230,13 +230,21 @@ def test_an_empty_lock_directory_is_as_good_as_none(tmp_path: Path) -> None:
     assert not residue(resource)
 
 
+def content_of(path: Path) -> bytes:
+    """Nothing while there is none: what is damaged is removed before ours is put back."""
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return b""
+
+
 def test_a_damaged_record_of_a_live_owner_is_refused_and_put_back(resource: Path) -> None:
     with ownership.acquire(resource) as claim, Contender() as contender:
         good = record_of(resource).read_bytes()
         record_of(resource).write_bytes(good[:40])
         answer = contender.do("acquire", resource)
         assert answer.get("error") == "AlreadyOwnedError", answer
-        eventually(lambda: record_of(resource).read_bytes() == good)
+        eventually(lambda: content_of(record_of(resource)) == good)
         claim.verify()
 
 
