@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import _thread
 import atexit
+import functools
 import logging
 import os
 import signal
@@ -16,6 +17,23 @@ _STUCK = 1.0  # seconds after which a call that does not return keeps its thread
 _LAST = 1.0  # seconds that a program which ends waits for the calls that are due
 _log = logging.getLogger("leases")
 _open: set[Caller] = set()  # those that have something to call, or are calling
+
+
+def inheriting(callback: Callable[..., object]) -> Callable[..., object]:
+    """*callback*, to be called with the signal mask of this thread: what it starts inherits that."""
+    if not hasattr(signal, "pthread_sigmask"):
+        return callback
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+
+    @functools.wraps(callback)
+    def masked(*arguments: object) -> object:
+        before = signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        try:
+            return callback(*arguments)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+    return masked
 
 
 class Caller:
@@ -61,7 +79,7 @@ class Caller:
             self._runner, self._since = me, None
 
     def _run(self, me: object) -> None:
-        if hasattr(signal, "pthread_sigmask"):  # signals are for the program's own threads
+        if hasattr(signal, "pthread_sigmask"):  # signals are for the program's own threads, unless a call runs
             signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         while call := self._next(me):
             try:

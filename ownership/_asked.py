@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable
 
 from ownership import _fork, _kept
-from ownership._callbacks import CALLBACKS, call
+from ownership._callbacks import call, prepared
 from ownership._errors import OwnershipError
 from ownership._examine import Examiner
 from ownership._holding import Holding
@@ -53,8 +53,7 @@ class Listening:
 
         :raises OSError: the thread for callbacks cannot be started
         """
-        CALLBACKS.prepare()
-        self._told[callback] = None
+        self._told[prepared(callback)] = None
         self._seen = []
         LISTENING.add(self)
 

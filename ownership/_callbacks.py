@@ -10,6 +10,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -84,7 +85,7 @@ class Callbacks:
             raise
 
     def _run(self) -> None:
-        if hasattr(signal, "pthread_sigmask"):  # signals are for the program's own threads
+        if hasattr(signal, "pthread_sigmask"):  # signals are for the program's own threads, unless a callback runs
             signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         me = threading.current_thread()
         while self._thread is me:
@@ -102,6 +103,36 @@ class Callbacks:
 
 
 CALLBACKS = Callbacks()
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A callback, called with the signal mask of the thread that registered it: what it starts inherits that."""
+
+    callback: Callable[..., object]
+    mask: frozenset[int]
+
+    def __call__(self, *arguments: object) -> object:
+        if not hasattr(signal, "pthread_sigmask"):
+            return self.callback(*arguments)
+        before = signal.pthread_sigmask(signal.SIG_SETMASK, self.mask)
+        try:
+            return self.callback(*arguments)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+    def __repr__(self) -> str:
+        return repr(self.callback)
+
+
+def prepared(callback: Callable[..., object]) -> Prepared:
+    """*callback* as it is to be called on the second thread, which is there from now on.
+
+    :raises OSError: that cannot be started
+    """
+    CALLBACKS.prepare()
+    masked = signal.pthread_sigmask(signal.SIG_BLOCK, ()) if hasattr(signal, "pthread_sigmask") else ()
+    return Prepared(callback, frozenset(masked))
 
 
 def call(callback: Callable[..., object], *arguments: object) -> None:

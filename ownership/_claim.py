@@ -136,7 +136,8 @@ class Claim(Handle):
 
         The keeper notices within 250 ms of a break, a takeover, or the end of a pause. Callbacks run on a thread of
         their own, in the order of their registration; one that raises is logged, one that blocks delays nobody but
-        itself. A claim that is lost already calls it soon. A release is no loss, nor is a hand-over.
+        itself. What they start inherits the signal mask that the calling thread has now. A claim that is lost already
+        calls it soon. A release is no loss, nor is a hand-over.
 
         :raises OSError: the thread for callbacks cannot be started
         :raises ValueError: *callback* cannot be called

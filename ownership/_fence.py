@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Any, NoReturn, Self
 
 from ownership import _keeper
-from ownership._callbacks import CALLBACKS, call
+from ownership._callbacks import call, prepared
 from ownership._clock import SYSTEM_CLOCK, Clock
 from ownership._confirmations import Confirmations
 from ownership._process import ProcessTable, system_processes
@@ -77,8 +77,8 @@ class Fence:
         self._entered = False
         try:
             if on_trip is not None:
-                CALLBACKS.prepare()
-                self._sentry.listeners.append(lambda: call(on_trip))
+                told = prepared(on_trip)
+                self._sentry.listeners.append(lambda: call(told))
             self._sentry.look()
             if self._sentry.loss is None:
                 _keeper.KEEPER.attend(self._sentry, float(poll_interval), ref.resource)

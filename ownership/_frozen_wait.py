@@ -11,7 +11,7 @@ from typing import Any, Self
 
 from ownership import _keeper
 from ownership._arguments import checked_seconds
-from ownership._callbacks import CALLBACKS, call
+from ownership._callbacks import call, prepared
 from ownership._flag import Flag
 from ownership._frozen import CONFIRMATIONS, INTERVAL, Freeze, Step, look_at, resume
 from ownership._models import OwnerIdentity
@@ -43,7 +43,7 @@ class FrozenWait:
         self._mutex: Any = threading.RLock()
         self._begun = self._left = False
         self._released = Flag()
-        self._hand_on: Callable[[], object] = lambda: call(self._run)
+        self._hand_on: Callable[[], object] = self._run  # until it begins
 
     handle = -1
 
@@ -98,7 +98,8 @@ class FrozenWait:
             _keeper.KEEPER.dismiss(self)
 
     def __enter__(self) -> Self:
-        CALLBACKS.prepare()
+        told = prepared(self._run)
+        self._hand_on = lambda: call(told)
         self._begin()
         return self
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection
 from functools import partial
 from typing import Any, TypeVar
 
-from ownership._callbacks import CALLBACKS, call
+from ownership._callbacks import call, prepared
 from ownership._clock import Clock
 from ownership._errors import OwnershipError, OwnershipLostError
 from ownership._flag import Flag
@@ -78,7 +78,7 @@ class Holding:
 
     def on_loss(self, callback: OnLoss) -> None:
         """Have *callback* called on the second thread once this is lost; soon, if it is already."""
-        CALLBACKS.prepare()
+        callback = prepared(callback)
         with self.mutex:
             if self.state is State.LOST:
                 call(callback, self.loss())

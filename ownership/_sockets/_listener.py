@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Any, NoReturn, Self
 
 from ownership import _keeper
-from ownership._callbacks import CALLBACKS, call
+from ownership._callbacks import call, prepared
 from ownership._claim import Claim
 from ownership._errors import OwnershipError
 from ownership._guard import PATIENCE, Interrupting
@@ -95,7 +95,7 @@ class Listener:
         """
         if not callable(callback):
             raise ValueError(f"callback must be callable, got {callback!r}")
-        CALLBACKS.prepare()
+        callback = prepared(callback)
         with self._mutex:
             self._on_path_lost += (callback,)
             if self._path_lost:
