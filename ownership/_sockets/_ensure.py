@@ -65,7 +65,8 @@ def ensure(
     :raises GateClosedError: nobody serves, and *gate* is closed
     :raises CrashLoopError: three owners in a row died within the last 60 s
     :raises UnreachableError: an owner lives but does not answer; or nobody serves, and nobody was to be started
-    :raises AlreadyOwnedError: the owner does not match
+    :raises AlreadyOwnedError: the owner does not match; :class:`AcquireTimeoutError`: it was to be replaced,
+        and had not gone in time
     :raises PeerError: *match* was given, and whoever answers is not the recorded owner
     :raises OSError: it cannot be told whether anybody answers
     :raises ValueError: an argument that cannot be right

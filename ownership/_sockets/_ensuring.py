@@ -21,10 +21,11 @@ from ownership._sockets._dial import Answer, dial
 from ownership._sockets._errors import UnreachableError
 from ownership._sockets._order import Connect, Order
 from ownership._sockets._peer import verify_peer
-from ownership._sockets._start import LABEL, SUFFIX, Logs, Starting, failure_of, is_starting, late_start
+from ownership._sockets._start import LABEL, SUFFIX, Logs, Starting, failure_of, in_the_way, is_starting, late_start
 from ownership._verdict import Verdict
 
 _QUICK, _SLOW, _SLICE = 0.001, 0.05, 0.25  # seconds between attempts: at first, at most; while another one starts
+_STOPPING = 15.0  # seconds that replace() takes at the most, beyond twice its grace
 _NOT_YET = (ConnectionError, FileNotFoundError, TimeoutError, BlockingIOError)
 
 
@@ -142,7 +143,7 @@ class Ensuring:
         unfit = {name: value for name, value in wanted.items() if name not in data or data[name] != value}
         if not unfit or self._order.on_mismatch == "use":
             return True
-        if self._order.on_mismatch == "replace" and not self.fresh:
+        if self._order.on_mismatch == "replace" and not self.fresh and self._left() > 0:
             self.unfit = running
             return False
         told = ", ".join(f"{name} is {data.get(name)!r}, not {value!r}" for name, value in unfit.items())
@@ -152,7 +153,8 @@ class Ensuring:
             record=running.record,
             verdict=running.verdict,
             reason=f"its data does not match: {told}",
-            hint="use it all the same (on_mismatch='use'), replace it ('replace'), or end it first",
+            hint="use it all the same (on_mismatch='use'), replace it ('replace', with a timeout= in which it can go), "
+            "or end it first",
         )
 
     def _unreachable(self, seen: Inspection) -> UnreachableError:
@@ -220,27 +222,20 @@ class Ensuring:
             return starting.run(self._attempt, self._is_owned, self._deadline)
 
     def _end(self) -> None:
-        """Have it go, and its resource free: whoever we start is to own it."""
+        """Have it go, and its resource free: whoever we start is to own it.
+
+        :raises AcquireTimeoutError: it had not gone when the time was over
+        """
+        left, longest = self._left(), 2 * self._order.grace + _STOPPING
         replace(
             self._resource.path,
             reason=f"replaced by one with {', '.join(f'{name}={value}' for name, value in self._order.match.items())}",
             grace=self._order.grace,
+            timeout=round(left, 3) if left < longest else None,
             registry=self._registry,
             clock=self._clock,
             processes=self._processes,
         ).release("replaced")
-
-    def _in_the_way(self, seen: Inspection) -> AlreadyOwnedError:
-        """Somebody owns what stands for starting it, and does not start it."""
-        return AlreadyOwnedError(
-            f"{self._resource.shown} cannot be started: {seen.resource}, which stands for starting it, is owned "
-            f"by pid {seen.owner.pid if seen.owner else '?'} for something else ({seen.verdict.value}: {seen.reason})",
-            resource=seen.resource,
-            record=seen.record,
-            verdict=seen.verdict,
-            reason=seen.reason,
-            hint="call that resource by another name, or start the server by hand",
-        )
 
     def _is_owned(self) -> bool:
         return not _may_be_served_anew(self._inspect(self._resource.path))
@@ -254,7 +249,7 @@ class Ensuring:
         if left <= 0:
             logs = self._logs()
             log = logs.path(seen.token) if logs is not None else ""
-            raise late_start(self._resource, seen, log) or self._in_the_way(seen)
+            raise late_start(self._resource, seen, log) or in_the_way(self._resource, seen)
         if seen.verdict.may_be_evicted:
             self._clock.wait(min(_SLOW, left))
             return

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ownership._claim import Claim
 from ownership._clock import Clock
-from ownership._errors import explained
+from ownership._errors import AlreadyOwnedError, explained
 from ownership._inspection import Inspection
 from ownership._paths import Resource, quoted
 from ownership._process import ProcessState, ProcessTable, printable
@@ -228,6 +228,22 @@ def late_start(resource: Resource, seen: Inspection, log: str) -> StartTimeoutEr
         returncode=None,
         stderr=tail(log),
         hint=f"wait longer (timeout=), or see what it does: {quoted(log)}",
+    )
+
+
+def in_the_way(resource: Resource, seen: Inspection) -> AlreadyOwnedError:
+    """Somebody owns what stands for starting it, and does not start it.
+
+    :param seen: of ``PATH.start``
+    """
+    return AlreadyOwnedError(
+        f"{resource.shown} cannot be started: {seen.resource}, which stands for starting it, is owned "
+        f"by pid {seen.owner.pid if seen.owner else '?'} for something else ({seen.verdict.value}: {seen.reason})",
+        resource=seen.resource,
+        record=seen.record,
+        verdict=seen.verdict,
+        reason=seen.reason,
+        hint="call that resource by another name, or start the server by hand",
     )
 
 

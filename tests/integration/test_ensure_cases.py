@@ -324,6 +324,31 @@ def test_an_owner_is_matched_by_what_it_said(path: Path) -> None:
         ownership.ensure(path, command(path), 60, match={"version": "3"}, on_mismatch="replace", grace=0.1)
 
 
+STUBBORN = """
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+owned = ownership.listen(sys.argv[1], data={"version": "1"})
+say(True)
+hear()
+"""
+
+
+@pytest.mark.parametrize("timeout", [0, 0.3])
+def test_an_owner_that_is_to_be_replaced_has_no_more_time_than_the_whole_call(path: Path, timeout: float) -> None:
+    with running(STUBBORN, path) as old:
+        old.hear()
+        begun = time.monotonic()
+        with pytest.raises(ownership.AlreadyOwnedError) as refused:
+            ownership.ensure(path, command(path), timeout, match={"version": "2"}, on_mismatch="replace", grace=10)
+        assert time.monotonic() - begun < 5
+        assert isinstance(refused.value, ownership.AcquireTimeoutError) is (timeout > 0)
+        assert "timeout=" in refused.value.hint
+        assert starts(path) == []
+        seen = ownership.inspect(path)
+        assert (seen.verdict, seen.request) == (Verdict.LIVE, None)
+        assert seen.owner is not None
+        assert seen.owner.pid == old.pid
+
+
 def test_whoever_is_not_a_unix_socket_is_reached_by_its_endpoint(tmp_path: Path) -> None:
     resource = tmp_path / "web"
     tried: list[str | None] = []
