@@ -11,7 +11,7 @@ from ownership._fork import Descriptor
 from ownership._location import Location
 from ownership._paths import shown
 from ownership._pinned import DirectoryChanged, PinnedDirectory, Signature
-from ownership._system import NO_FOLLOW, UNNAMED, UNSUPPORTED
+from ownership._system import NO_FOLLOW, UNNAMED, UNSUPPORTED, may
 
 _NO_UNNAMED = frozenset({errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL, errno.ENOENT, errno.ENOSYS, errno.EPERM})
 
@@ -162,13 +162,14 @@ class LockDirectory(PinnedDirectory):
 
         A deleted directory answers with all kinds of errors (ext4: EPERM), which say nothing but that.
 
-        :param linking: it came from link(2), which says EPERM where there are no hard links
+        :param linking: it may have come from link(2), which says EPERM where there are no hard links
         """
         if self.is_deleted():
             return DirectoryChanged()
         if isinstance(error, FileExistsError | UnsupportedFilesystemError) or hasattr(error, "hint"):
             return error
-        if error.errno in UNSUPPORTED or (linking and error.errno in (errno.EPERM, errno.EMLINK)):
+        refused = error.errno == errno.EPERM and may(self.path, os.W_OK)  # else it is immutable
+        if error.errno in UNSUPPORTED or (linking and (refused or error.errno == errno.EMLINK)):
             return UnsupportedFilesystemError(
                 f"{shown(self.file(filename))}: this filesystem has no hard links ({error.strerror})",
                 resource=self.file(filename),

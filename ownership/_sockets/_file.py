@@ -20,8 +20,10 @@ from ownership._paths import Resource, anchor_of, quoted
 from ownership._process import ProcessTable, listeners_at, peer_facts, printable
 from ownership._sockets._address import reachable
 from ownership._sockets._dial import Answer, dial
+from ownership._system import may
 from ownership._verdict import Verdict
 
+_GIVING = "only root may give a socket to another account, or to a group that it is no member of"
 _TRIES = 20  # times that something may come to the path while we clear it
 
 FileId = tuple[int, int]
@@ -53,7 +55,8 @@ def bind(anchor: str, permissions: Permissions, backlog: int) -> socket.socket:
         listening.close()
         discard(anchor)
         if isinstance(error, OSError):
-            raise explained(error, anchor, _advice(error)) from None
+            gives = error.errno == errno.EPERM and (permissions.uid, permissions.gid) != (-1, -1)
+            raise explained(error, anchor, _GIVING if gives else _advice(error, anchor)) from None
         raise
     return listening
 
@@ -66,9 +69,12 @@ def discard(anchor: str) -> None:
         pass
 
 
-def _advice(error: OSError) -> str:
-    if error.errno == errno.EPERM:
-        return "only root may give a socket to another account, or to a group that it is no member of"
+def _advice(error: OSError, path: str) -> str:
+    parent = os.path.dirname(path)
+    if error.errno == errno.EPERM and may(parent, os.W_OK):
+        return f"its filesystem may have no hard links, or keeps others from removing it: ls -ld {quoted(parent)}"
+    if error.errno in (errno.EPERM, errno.EROFS):
+        return f"check the attributes (lsattr -d) of {quoted(parent)}, and whether its mount is read-only"
     return "see who may write in that directory" if error.errno == errno.EACCES else ""
 
 
@@ -110,7 +116,7 @@ def show(anchor: str, path: str, resource: Resource, processes: ProcessTable) ->
         except OSError as error:
             if error.errno == errno.EXDEV:
                 raise
-            raise explained(error, path, _advice(error)) from None
+            raise explained(error, path, _advice(error, path)) from None
     raise explained(OSError(errno.EEXIST, "other sockets keep being put there"), path, "find out which program does it")
 
 
@@ -160,7 +166,7 @@ def remove(path: str, which: FileId) -> bool:
     except FileNotFoundError:
         return False
     except OSError as error:
-        raise explained(error, path, _advice(error)) from None
+        raise explained(error, path, _advice(error, path)) from None
     return True
 
 

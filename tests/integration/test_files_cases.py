@@ -275,6 +275,30 @@ def test_an_unremovable_record_of_a_dead_owner_is_told_at_once(
         assert len(guard_of(tmp_path / "x")["deaths"]) == 1
 
 
+def test_an_immutable_directory_is_not_taken_for_a_filesystem_without_links(
+    tmp_path: Path, immutable: Callable[[Path], None]
+) -> None:
+    taken(tmp_path / "x")
+    immutable(tmp_path / ".leases")
+    for call in ("acquire", "replace"):
+        told = run(f"say(attempt(ownership.{call}, sys.argv[1]))", tmp_path / "x")
+        assert told["error"] == "PermissionError"
+        assert f"{tmp_path}/.leases/" in told["message"]
+        assert "links" not in told["message"]
+        assert "lsattr" in told["hint"]
+
+
+def test_where_a_socket_cannot_be_put_the_hint_is_about_its_directory(
+    tmp_path: Path, immutable: Callable[[Path], None]
+) -> None:
+    taken(tmp_path / "app.sock")
+    immutable(tmp_path)
+    told = run("say(attempt(ownership.listen, sys.argv[1]))", tmp_path / "app.sock")
+    assert told["error"] == "PermissionError"
+    assert str(tmp_path / "app.sock") in told["message"]
+    assert f"lsattr -d) of {tmp_path}" in told["hint"]
+
+
 def instance_in(path: Path) -> str:
     return str(json.loads(path.read_bytes())["instance_id"])
 
