@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar
 
 from ownership._models import LeaseTerms
 from ownership._paths import Resource, StrPath, resolve
+
+_Callback = TypeVar("_Callback", bound=Callable[..., object] | None)
 
 MIN_TTL = 1.0  # seconds: four ticks of the keeper
 _MAX_SECONDS = 1e9  # a bounded time that every system call takes
@@ -51,6 +54,26 @@ def checked_terms(ttl: float | None, auto_renew: bool) -> LeaseTerms | None:
     return LeaseTerms(ttl=float(ttl), auto_renew=auto_renew, renewed_at=0.0)
 
 
+def checked_callback(callback: _Callback, name: str) -> _Callback:
+    """*callback*, if it can be called, or is ``None``.
+
+    :param name: the parameter to name in the message
+    """
+    if callback is not None and not callable(callback):
+        raise ValueError(f"{name} must be callable, got {callback!r:.80}")
+    return callback
+
+
+def checked_mapping(mapping: Mapping[Any, Any] | None, name: str) -> dict[Any, Any] | None:
+    """A copy of *mapping*.
+
+    :param name: the parameter to name in the message
+    """
+    if mapping is not None and not isinstance(mapping, Mapping):
+        raise ValueError(f"{name} must be a mapping, got {mapping!r:.80}")
+    return None if mapping is None else dict(mapping)
+
+
 def checked_labels(labels: Mapping[str, str] | None) -> dict[str, str]:
     if labels is None:
         return {}
@@ -73,7 +96,7 @@ def _is_text(text: str) -> bool:
 
 def checked_resources(resource: StrPath, also: Iterable[StrPath], registry: str | None) -> list[Resource]:
     """The canonical resources, each once; the first is the claim's own."""
-    if isinstance(also, str | bytes):
+    if isinstance(also, str | bytes) or not isinstance(also, Iterable):
         raise ValueError(f"also must be a list of paths, got {also!r}")
     found: dict[str, Resource] = {}
     spellings = [(resource, "resource"), *((one, "also") for one in also)]

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Any, NoReturn, Self
 
 from ownership import _closing, _keeper, _kept
-from ownership._arguments import checked_labels, checked_timeout
+from ownership._arguments import checked_labels, checked_mapping, checked_timeout
 from ownership._asked import Listening
 from ownership._critical import Critical, let_wait, waits
 from ownership._errors import OwnershipError, OwnershipLostError
@@ -123,7 +123,7 @@ class Claim(Handle):
         given = {
             "phase": phase,
             "endpoint": endpoint,
-            "data": None if data is None else dict(data),
+            "data": checked_mapping(data, "data"),
             "labels": None if labels is None else checked_labels(labels),
         }
         self._holding.require_held()

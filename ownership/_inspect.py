@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ownership import _keeper, _kept
 from ownership._acquire import OnWait
-from ownership._arguments import checked_timeout
+from ownership._arguments import checked_callback, checked_timeout
 from ownership._clock import SYSTEM_CLOCK, Clock
 from ownership._errors import OwnershipError, UnsafeDirectoryError
 from ownership._examine import Examiner
@@ -204,7 +204,7 @@ def wait(
     :returns: what was found at last: free, an owner that may be evicted, or a malformed record that nobody repairs
     :raises AcquireTimeoutError: it was still held when the time was over
     """
-    seconds = checked_timeout(timeout)
+    seconds, on_wait = checked_timeout(timeout), checked_callback(on_wait, "on_wait")
     deadline, told = clock.monotonic() + seconds, set()
     shared = pin_registry(registry)
     found = resolve(resource, whole=shared is not None)

@@ -9,7 +9,7 @@ from typing import Literal
 
 from ownership import _keeper, _kept
 from ownership._acquire import Acquisition, OnWait
-from ownership._arguments import checked_labels, checked_resources, checked_terms, checked_timeout
+from ownership._arguments import checked_callback, checked_labels, checked_resources, checked_terms, checked_timeout
 from ownership._claim import Claim
 from ownership._clock import SYSTEM_CLOCK, Clock
 from ownership._errors import with_path
@@ -84,7 +84,7 @@ def acquire(
         sorted(found, key=lambda one: one.path) if len(found) > 1 else found,
         shared,
         checked_timeout(timeout),
-        on_wait,
+        checked_callback(on_wait, "on_wait"),
         Contender(table, clock, _kept.kept(), acquiring=True),
         me,
         {} if labels is None else checked_labels(labels),
@@ -113,6 +113,9 @@ def adopt(environ: MutableMapping[str, str] | None = None) -> Claim:
 
     :raises LookupError: nothing was handed over
     :raises HandoverError: too late: it was taken back, adopted by another, or acquired by somebody
+    :raises ValueError: *environ* is no mapping that can be changed
     """
     variables = os.environ if environ is None else environ
+    if not isinstance(variables, MutableMapping):
+        raise ValueError(f"environ must be a mapping that can be changed, got {environ!r:.80}")
     return heir_from(variables.pop(VARIABLE, None), Claim).adopt()

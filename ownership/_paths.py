@@ -259,9 +259,12 @@ def named(name: str | bytes) -> Path:
     folders are made (mode 0700) when it is acquired, not before. Not shared between accounts.
 
     :param name: any non-empty text or bytes; escaped one-to-one into one path component
-    :raises ValueError: an empty name, or an account without a home directory
+    :raises ValueError: an empty name, or none, or an account without a home directory
     """
-    raw = os.fsencode(name)
+    try:
+        raw = os.fsencode(name)
+    except TypeError:
+        raise ValueError(f"name must be text or bytes, got {name!r:.80}") from None
     if not raw:
         raise ValueError("name must not be empty")
     return state_home() / escape(raw)

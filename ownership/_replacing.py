@@ -8,7 +8,7 @@ from functools import partial
 
 from ownership import _keeper, _kept
 from ownership._acquire import Acquisition, OnWait
-from ownership._arguments import checked_labels, checked_seconds, checked_timeout
+from ownership._arguments import checked_callback, checked_labels, checked_seconds, checked_timeout
 from ownership._asking import Asking, is_same_owner
 from ownership._claim import Claim
 from ownership._clock import SYSTEM_CLOCK, Clock
@@ -93,7 +93,9 @@ def replace(
     asking.labels = checked_labels(labels)
     asking.seconds = wait + _LEEWAY
     asked = None if gate is None else checked_gate(gate, [found], shared)
-    replacement = Replacement([found], shared, wait, on_wait, examiner, me, asking.labels, gate=asked)
+    replacement = Replacement(
+        [found], shared, wait, checked_callback(on_wait, "on_wait"), examiner, me, asking.labels, gate=asked
+    )
     replacement.asking, replacement.grace = asking, patience
     holding = Holding(me, clock, found, asking.holding.process)
     try:

@@ -39,9 +39,18 @@ def checked_host(address: object) -> HostPort:
         or not isinstance(address[0], str)
         or type(address[1]) is not int
         or not 0 <= address[1] <= 65535
+        or not _is_host(address[0])
     ):
         raise ValueError(f"address must be a path, or a tuple of host and port, got {address!r}")
     return address[0], address[1]
+
+
+def _is_host(host: str) -> bool:
+    """Whether the system can be asked for it."""
+    try:
+        return "\0" not in host and (host.isascii() or bool(host.encode("idna")))
+    except UnicodeError:
+        return False
 
 
 @contextlib.contextmanager

@@ -9,10 +9,12 @@ from collections.abc import Callable
 
 from ownership._directory import LockDirectory
 from ownership._errors import explained
-from ownership._paths import DIRECTORY, Resource, StrPath
+from ownership._paths import DIRECTORY, Resource, StrPath, quoted
 from ownership._process import ProcessTable
 from ownership._sockets._address import HostPort, Socket, tcp_endpoint, unix_endpoint
 from ownership._sockets._file import FileId, Permissions, anchors, bind, clear, discard, file_at, file_id, remove, show
+
+_WANTED = "sock must be a bound stream socket or its descriptor"
 
 
 class Bound:
@@ -159,6 +161,11 @@ def tcp_socket(address: HostPort, backlog: int) -> Bound:
     try:
         return Bound(socket.create_server(address, family=family, backlog=backlog), None, backlog, made=True)
     except OSError as error:
+        if isinstance(error.__context__, socket.gaierror):  # whose numbers are none of errno
+            told = OSError(errno.EADDRNOTAVAIL, f"its host has no address here: {error.__context__.strerror}")
+            raise explained(
+                told, f"{host}:{port}", f"see what the name stands for: getent hosts {quoted(host)}"
+            ) from None
         hint = f"see who has it: ss -ltnp sport = :{port}" if error.errno == errno.EADDRINUSE else ""
         raise explained(OSError(error.errno, os.strerror(error.errno or 0)), f"{host}:{port}", hint) from None
 
@@ -167,15 +174,30 @@ def passed_socket(passed: socket.socket | int, path: StrPath | None, backlog: in
     """A bound socket that somebody passed to us, whose path, if it has one, is not ours to remove.
 
     :param path: where it is found, if that is not the name it was bound to
-    :raises ValueError: it is no stream socket that is bound
+    :raises ValueError: it is no stream socket that is bound, and to listen on; its descriptor stays open
     """
     try:
         listening = passed if isinstance(passed, socket.socket) else socket.socket(fileno=passed)
+    except (OSError, TypeError, ValueError, OverflowError) as error:
+        raise ValueError(f"{_WANTED}, got {passed!r:.80}: {error}") from None
+    try:
+        return _bound(listening, path, backlog)
+    except BaseException:
+        if listening is not passed:
+            listening.detach()
+        raise
+
+
+def _bound(listening: Socket, path: StrPath | None, backlog: int) -> Bound:
+    try:
         name = listening.getsockname()
-    except (OSError, TypeError) as error:
-        raise ValueError(f"sock must be a bound stream socket or its descriptor, got {passed!r}: {error}") from None
-    if listening.type != socket.SOCK_STREAM or not name:
-        raise ValueError(f"sock must be a bound stream socket or its descriptor, got {passed!r}")
+    except OSError as error:
+        raise ValueError(f"{_WANTED}, got {listening!r}: {error}") from None
+    at_a_port = listening.family in (socket.AF_INET, socket.AF_INET6)
+    if listening.type != socket.SOCK_STREAM or not name or (at_a_port and name[1] == 0):
+        raise ValueError(f"{_WANTED}, got {listening!r}")
+    if _is_connected(listening):
+        raise ValueError(f"{_WANTED}, got a connection: {listening!r}")
     if listening.family != socket.AF_UNIX:
         if path is not None:
             raise ValueError(f"address must be left out, or host and port, for a socket that has no path: {path!r}")
@@ -184,3 +206,11 @@ def passed_socket(passed: socket.socket | int, path: StrPath | None, backlog: in
     if path is None and (text.startswith("\0") or os.path.basename(os.path.dirname(text)).startswith(DIRECTORY)):
         raise ValueError(f"address must be given: the name that sock was bound to is not where it is found: {text!r}")
     return Bound(listening, os.path.realpath(text if path is None else os.fsdecode(path)), backlog, made=False)
+
+
+def _is_connected(listening: Socket) -> bool:
+    try:
+        listening.getpeername()
+    except OSError:
+        return False
+    return True

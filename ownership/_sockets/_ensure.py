@@ -7,11 +7,11 @@ import socket
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ownership._arguments import checked_seconds, checked_timeout
+from ownership._arguments import checked_mapping, checked_seconds, checked_timeout
 from ownership._clock import SYSTEM_CLOCK, Clock
 from ownership._gating import Gate, checked_gate
 from ownership._location import pin_registry
-from ownership._paths import StrPath, resolve
+from ownership._paths import StrPath, resolve, spelled_path
 from ownership._process import ProcessTable, system_processes
 from ownership._sockets._address import socket_resource
 from ownership._sockets._ensuring import Ensuring
@@ -78,13 +78,14 @@ def ensure(
     shared = None if registry is None else pin_registry(registry)
     whole = shared is not None
     found = socket_resource(address, whole=whole) if connect is None else resolve(address, whole=whole)
+    variables = checked_mapping(env, "env")
     order = Order(
         checked_command(command),
-        dict(match or {}),
+        checked_mapping(match, "match") or {},
         on_mismatch,
         connect,
-        None if env is None else {str(key): str(value) for key, value in env.items()},
-        None if cwd is None else os.fsdecode(cwd),
+        None if variables is None else {str(key): str(value) for key, value in variables.items()},
+        None if cwd is None else spelled_path(cwd, "cwd"),
         checked_seconds(grace, "grace"),
         None if gate is None else checked_gate(gate, [found], shared),
     )

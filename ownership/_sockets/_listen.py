@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
 from ownership._acquire import OnWait
+from ownership._arguments import checked_mapping
 from ownership._claim import Claim
 from ownership._clock import SYSTEM_CLOCK, Clock
 from ownership._errors import HandoverError
@@ -82,6 +83,7 @@ def listen(
     are its.
     """
     _check(mode, backlog, release)
+    permissions, facts = Permissions(mode, _account(uid, "uid"), _account(gid, "gid")), checked_mapping(data, "data")
     host = checked_host(address) if isinstance(address, tuple) else None
     given = None if sock is None else passed_socket(sock, None if isinstance(address, tuple) else address, backlog)
     shared = None if registry is None else pin_registry(registry)
@@ -101,15 +103,15 @@ def listen(
     bound: Bound | None = None
     try:
         if given is not None:
-            bound = _listened_on_again(given, claim, data)
+            bound = _listened_on_again(given, claim, facts)
         elif host is not None:
             bound = tcp_socket(host, backlog)
-            claim.announce(PHASE, endpoint=bound.endpoint, data=data)
+            claim.announce(PHASE, endpoint=bound.endpoint, data=facts)
         else:
             assert isinstance(target, Resource)
             directory, table = claim._holding.part.place.directory, processes or system_processes()
-            bound = made = UnixSocket(target, directory, Permissions(mode, uid, gid), backlog, table)
-            made.open(lambda: claim.announce(PHASE, endpoint=made.endpoint, data=data))
+            bound = made = UnixSocket(target, directory, permissions, backlog, table)
+            made.open(lambda: claim.announce(PHASE, endpoint=made.endpoint, data=facts))
         return Listener(claim, bound, until_exit=release == "exit")
     except BaseException:
         _undo(claim, bound)
@@ -167,6 +169,13 @@ def _check(mode: int, backlog: int, release: str) -> None:
         raise ValueError(f"backlog must be an integer >= 0, got {backlog!r}")
     if release not in ("exit", "close"):
         raise ValueError(f"release must be 'exit' or 'close', got {release!r}")
+
+
+def _account(number: int, name: str) -> int:
+    """*number* as chown(2) takes it."""
+    if type(number) is not int or not -1 <= number <= 2**32 - 2:
+        raise ValueError(f"{name} must be the number of an account or group, or -1, got {number!r:.80}")
+    return number
 
 
 def _target(

@@ -82,7 +82,12 @@ def verify_peer(
 
 
 def _facts(connection: socket.socket) -> PeerFacts:
-    """:raises OSError: it is no connected unix socket"""
+    """
+    :raises OSError: it is no connected unix socket
+    :raises ValueError: it is no socket at all
+    """
+    if not isinstance(connection, socket.socket):
+        raise ValueError(f"connection must be a socket, got {connection!r:.80}")
     if connection.family != getattr(socket, "AF_UNIX", None):
         raise OSError(errno.EOPNOTSUPP, "connection must be of a unix socket: of others nobody knows who that is")
     connection.getpeername()  # ENOTCONN

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ownership._claim import Claim
@@ -34,12 +34,16 @@ def checked_command(command: Sequence[str | os.PathLike[str]] | None) -> list[st
     """*command* as it is executed."""
     if command is None:
         return None
-    if isinstance(command, str | bytes) or not all(isinstance(one, str | os.PathLike) for one in command):
+    if isinstance(command, str | bytes) or not _is_of_words(command):
         raise ValueError(f"command must be a list of a program and its arguments, got {command!r}")
     words = [os.fspath(one) for one in command]
     if not words or any("\0" in one for one in words):
         raise ValueError(f"command must name a program, and hold no NUL, got {command!r}")
     return words
+
+
+def _is_of_words(command: object) -> bool:
+    return isinstance(command, Iterable) and all(isinstance(one, str | os.PathLike) for one in command)
 
 
 class Starting:
