@@ -45,6 +45,13 @@ def checked_host(address: object) -> HostPort:
     return address[0], address[1]
 
 
+def checked_connection(connection: Socket) -> Socket:
+    """*connection*, if it is a socket."""
+    if not isinstance(connection, socket.socket):
+        raise ValueError(f"connection must be a socket, got {connection!r:.80}")
+    return connection
+
+
 def _is_host(host: str) -> bool:
     """Whether the system can be asked for it."""
     try:

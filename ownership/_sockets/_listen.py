@@ -21,7 +21,7 @@ from ownership._sockets._address import HostPort, checked_host, socket_resource
 from ownership._sockets._bound import Bound, UnixSocket, passed_socket, tcp_socket
 from ownership._sockets._file import Permissions
 from ownership._sockets._listener import Listener
-from ownership._sockets._passing import Passed, path_in, permissions_in, receive
+from ownership._sockets._passing import Passed, receive
 
 _BACKLOG = 128
 PHASE = "listening"
@@ -130,6 +130,7 @@ def adopt_listener(
     :param release: as in :func:`listen`
     :raises HandoverError: nothing came, or too late: the predecessor owns on, or has ended
     :raises OSError: the connection failed
+    :raises ValueError: *connection* is no socket
     """
     passed = receive(connection)
     try:
@@ -149,15 +150,14 @@ def adopt_listener(
 
 
 def _taken(passed: Passed, claim: Claim, processes: ProcessTable) -> Bound:
-    facts, listening = passed.facts, passed.listening
-    path, backlog = path_in(facts, "path"), int(facts["backlog"])
-    if facts["made"] and path is not None:
+    listening, backlog = passed.listening, passed.backlog
+    if passed.made and passed.permissions is not None:
         part = claim._holding.part
         bound: Bound
-        bound = ours = UnixSocket(part.resource, part.place.directory, permissions_in(facts), backlog, processes)
-        ours.take(listening, path_in(facts, "anchor"), tuple(facts["which"]) if facts["which"] else None)
+        bound = ours = UnixSocket(part.resource, part.place.directory, passed.permissions, backlog, processes)
+        ours.take(listening, passed.anchor, passed.which)
     else:
-        bound = Bound(listening, path, backlog, made=bool(facts["made"]))
+        bound = Bound(listening, passed.path, backlog, made=passed.made)
     listening.listen(backlog)  # the kernel names whoever did so last
     return bound
 

@@ -21,6 +21,7 @@ from ownership._process import (
     system_processes,
 )
 from ownership._ref import OwnerRef
+from ownership._sockets._address import checked_connection
 from ownership._sockets._errors import PeerError
 
 _GENERATIONS = 64  # between us and a worker
@@ -86,9 +87,7 @@ def _facts(connection: socket.socket) -> PeerFacts:
     :raises OSError: it is no connected unix socket
     :raises ValueError: it is no socket at all
     """
-    if not isinstance(connection, socket.socket):
-        raise ValueError(f"connection must be a socket, got {connection!r:.80}")
-    if connection.family != getattr(socket, "AF_UNIX", None):
+    if checked_connection(connection).family != getattr(socket, "AF_UNIX", None):
         raise OSError(errno.EOPNOTSUPP, "connection must be of a unix socket: of others nobody knows who that is")
     connection.getpeername()  # ENOTCONN
     return peer_facts(connection)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import json
 import os
 import signal
 import socket
 import socketserver
 import stat
+import struct
 import sys
 import threading
 from collections.abc import Iterator
@@ -774,6 +776,57 @@ def test_whatever_else_comes_on_the_connection_is_no_hand_over(sent: bytes) -> N
         ours.shutdown(socket.SHUT_WR)
         with pytest.raises(ownership.HandoverError, match="no socket was handed over"):
             ownership.adopt_listener(theirs)
+
+
+FACTS = {"right": {}, "backlog": 1, "made": False, "path": None, "anchor": None, "which": None}
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        b"[" * 100_000,
+        b"\xff",
+        b"9" * 5000,
+        *(
+            json.dumps(one).encode()
+            for one in (
+                [],
+                {},
+                1,
+                None,
+                {"right": 1},
+                FACTS,
+                FACTS | {"right": {"LEASES_HEIR": 1}},
+                FACTS | {"right": {"LEASES_HEIR": "{}"}},
+                *(FACTS | {name: bad} for name in FACTS for bad in (1.5, [], {}, "x", [1], "00", "2f00", -1)),
+                FACTS | {"made": True, "path": "2f78"},
+                *(FACTS | {"made": True, "path": "2f78", "permissions": bad} for bad in ([], 1, [1, 2], ["a", 1, 1])),
+            )
+        ),
+    ],
+    ids=lambda told: repr(told[:60]),
+)
+@pytest.mark.parametrize("descriptor", ["unix", "tcp", "datagram", "pipe"])
+def test_rubbish_with_a_descriptor_is_no_hand_over(told: bytes, descriptor: str) -> None:
+    ours, theirs = socket.socketpair()
+    reader, writer = os.pipe()
+    kinds = {
+        "unix": (socket.AF_UNIX, socket.SOCK_STREAM),
+        "tcp": (socket.AF_INET, socket.SOCK_STREAM),
+        "datagram": (socket.AF_INET, socket.SOCK_DGRAM),
+    }
+    try:
+        with ours, theirs, socket.socket(*kinds.get(descriptor, kinds["unix"])) as passed:
+            number = reader if descriptor == "pipe" else passed.fileno()
+            socket.send_fds(ours, [struct.pack(">I", len(told))], [number])
+            ours.sendall(told)
+            before = len(os.listdir("/proc/self/fd"))
+            with pytest.raises(ownership.HandoverError, match="was handed over"):
+                ownership.adopt_listener(theirs)
+            assert len(os.listdir("/proc/self/fd")) == before
+    finally:
+        os.close(reader)
+        os.close(writer)
 
 
 @needs_linux_root

@@ -98,6 +98,12 @@ def test_a_connection_that_is_no_socket(tmp_path: Path, connection: Any) -> None
         ownership.verify_peer(connection, tmp_path / "r")
     with pytest.raises(ValueError, match=r"^connection must be a socket"):
         ownership.verify_worker(connection)
+    with pytest.raises(ValueError, match=r"^connection must be a socket"):
+        ownership.adopt_listener(connection)
+    with ownership.listen(tmp_path / "s", release="close") as owned:
+        with pytest.raises(ValueError, match=r"^connection must be a socket"):
+            owned.handover(connection)
+        owned.claim.verify()
 
 
 # -- addresses and sockets
