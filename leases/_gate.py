@@ -5,13 +5,13 @@ from __future__ import annotations
 from os import fspath
 from os.path import abspath
 from pathlib import Path
-from shlex import quote
 from types import TracebackType
 from typing import Any, Self
 
 import ownership
 from leases._arguments import checked_path
 from leases._lease import Lease, LeaseLostError, StrPath, acquire
+from leases._quoting import argument
 from ownership import GateClosedError, GuardTimeoutError, Inspection, OwnerRecord, OwnerRef, StopRequest, Verdict
 
 _OPEN = (Verdict.FREE, Verdict.GONE, Verdict.ZOMBIE, Verdict.REUSED, Verdict.EXPIRED)
@@ -77,7 +77,7 @@ class Gate:
         """
         found = self.inspect()
         if is_closing(found):
-            raise _closed(found)
+            raise _closed(found, self.registry)
 
     # -- whoever closes it
 
@@ -112,7 +112,7 @@ class Gate:
         try:
             return acquire(self.path, ttl=self.ttl, registry=self.registry, labels=labels, **self._seams)
         except ownership.AlreadyOwnedError as error:
-            raise _closed_by(self.path, error.record, error.verdict, error.reason) from None
+            raise _closed_by(self.path, self.registry, error.record, error.verdict, error.reason) from None
 
     @property
     def ref(self) -> OwnerRef:
@@ -180,11 +180,13 @@ def is_closing(found: Inspection) -> bool:
     return found.verdict not in _OPEN
 
 
-def _closed(found: Inspection) -> GateClosedError:
-    return _closed_by(found.resource, found.record, found.verdict, found.reason)
+def _closed(found: Inspection, registry: StrPath | None) -> GateClosedError:
+    return _closed_by(found.resource, registry, found.record, found.verdict, found.reason)
 
 
-def _closed_by(path: Path | str, record: OwnerRecord | None, verdict: Verdict | None, fact: str) -> GateClosedError:
+def _closed_by(
+    path: Path | str, registry: StrPath | None, record: OwnerRecord | None, verdict: Verdict | None, fact: str
+) -> GateClosedError:
     why, who = "", "an unknown process"
     if record is not None:
         why = record.labels.get("reason", "")
@@ -197,7 +199,7 @@ def _closed_by(path: Path | str, record: OwnerRecord | None, verdict: Verdict | 
         resource=path,
         record=record,
         reason=why,
-        hint=f"wait until it is opened; if that is a mistake: leasectl gate open {quote(fspath(path))}",
+        hint=f"wait until it is opened; if that is a mistake: leasectl gate open {argument(path, registry)}",
     )
 
 

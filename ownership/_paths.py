@@ -72,6 +72,11 @@ def quoted(path: str) -> str:
     return "$'" + "".join(_shell_byte(byte) for byte in os.fsencode(path)) + "'"
 
 
+def argument_of(path: str, registry: str | None) -> str:
+    """How a command line of ``leasectl`` names the resource at *path*: to be pasted as it is."""
+    return quoted(path) if registry is None else f"--registry {quoted(registry)} {quoted(path)}"
+
+
 def _shell_byte(byte: int) -> str:
     return chr(byte) if 0x20 <= byte < 0x7F and byte not in b"'\\" else f"\\x{byte:02x}"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ownership._errors import AlreadyOwnedError
 from ownership._examine import Examined
 from ownership._models import OwnerIdentity, OwnerRecord
-from ownership._paths import Resource, quoted, shown
+from ownership._paths import Resource, argument_of, quoted, shown
 from ownership._place import Place
 from ownership._process import printable
 from ownership._verdict import HELD_HERE, Verdict
@@ -59,8 +59,7 @@ def refusal(resource: Resource, examined: Examined, place: Place) -> AlreadyOwne
 
 def argument(resource: Resource, place: Place) -> str:
     """How a command line names *resource*: to be pasted as it is."""
-    path = quoted(resource.path)
-    return f"--registry {quoted(place.directory.path)} {path}" if place.directory.location.whole else path
+    return argument_of(resource.path, place.directory.path if place.directory.location.whole else None)
 
 
 def _remedy(resource: Resource, examined: Examined, place: Place) -> str:

@@ -13,7 +13,7 @@ from ownership._ending import Ending
 from ownership._errors import AlreadyOwnedError, StopTimeoutError, explained
 from ownership._inspection import Running
 from ownership._models import OwnerIdentity, OwnerRecord
-from ownership._paths import quoted
+from ownership._paths import argument_of
 from ownership._process import KILL, TERMINATE, ProcessObservation, ProcessTable, printable, system_processes
 from ownership._ref import OwnerRef
 from ownership._refusal import describe
@@ -239,8 +239,7 @@ class _Stopping:
     def _refused(self, judgement: Judgement, way_out: str) -> AlreadyOwnedError:
         ref = self._ref
         if isinstance(ref, OwnerRef) and judgement.verdict is Verdict.UNKNOWN:
-            where = f"--registry {quoted(ref.registry)} " if ref.registry is not None else ""
-            where += quoted(ref.resource)
+            where = argument_of(ref.resource, ref.registry)
             way_out += f"; if you know that it is gone: leasectl break {where} --token {ref.token}"
         return AlreadyOwnedError(
             f"{self._who()}, was not signalled: {judgement.verdict.value}, {judgement.reason}; "

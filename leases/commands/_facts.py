@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import datetime as dt
 import os
-import shlex
 from typing import Any
 
+from leases._quoting import argument
 from leases.commands._output import json_text, printable, shown
 from ownership import (
     AlreadyOwnedError,
@@ -144,9 +144,7 @@ def is_unclaimed(one: Inspection) -> bool:
 
 def remedy(one: Inspection, registry: str | None = None) -> str:
     """What to do about this owner: removal only where its end is proven, breaking only where nobody can tell."""
-    path = shlex.quote(shown(one.resource))
-    if registry is not None:
-        path = f"--registry {shlex.quote(shown(registry))} {path}"
+    path = argument(one.resource, registry)
     single = "--resource " if os.path.isdir(one.resource) else ""  # else it would mean whatever is in it
     match one.verdict:
         case Verdict.FREE:

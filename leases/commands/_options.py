@@ -6,7 +6,6 @@ import contextlib
 import errno
 import math
 import os
-import shlex
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
@@ -14,6 +13,7 @@ from typing import Any, TypeVar
 import click
 from click.types import UnprocessedParamType
 
+from leases._quoting import quoted
 from leases.commands._failure import REGISTRY
 from leases.commands._output import shown
 from ownership import OwnershipError, Verdict, inspect
@@ -88,10 +88,10 @@ def mistaken(error: OSError, source: str, registry: str | None = None) -> OSErro
     path = error.filename
     if path is None or not isinstance(error, FileNotFoundError | NotADirectoryError) or not _is_owned(path, registry):
         return error
-    where = "" if registry is None else f"--registry {shlex.quote(shown(registry))} "
-    show = f"leasectl show {where}{shlex.quote(source)}"
-    told = NotADirectoryError(errno.ENOTDIR, f"{source} is a resource, not a directory: {show}")
-    told.hint = f"or name its directory: {os.path.dirname(source) or '.'}"  # type: ignore[attr-defined]
+    where = "" if registry is None else f"--registry {quoted(registry)} "
+    show = f"leasectl show {where}{quoted(source)}"
+    told = NotADirectoryError(errno.ENOTDIR, f"{shown(source)} is a resource, not a directory: {show}")
+    told.hint = f"or name its directory: {quoted(os.path.dirname(source) or '.')}"  # type: ignore[attr-defined]
     told.resource = path  # type: ignore[attr-defined]
     return told
 
@@ -111,7 +111,7 @@ def sources(directories: tuple[str, ...], registry: str | None) -> Iterator[tupl
     if registry is not None:
         for one in directories:
             if not os.path.isdir(one) and _is_owned(one, registry):
-                raise mistaken(NotADirectoryError(errno.ENOTDIR, "", one), shown(one), registry)
+                raise mistaken(NotADirectoryError(errno.ENOTDIR, "", one), one, registry)
         yield registry, {Path(os.path.realpath(one)) for one in directories} or None
         return
     for directory in directories or (".",):

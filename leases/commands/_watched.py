@@ -127,6 +127,10 @@ class Watched:
         self._registry = shared
         self._last: dict[str, dict[Key, Row]] = {}
 
+    def spelled(self, source: str) -> str:
+        """The directory that :attr:`Picture.failures` shows as *source*."""
+        return next(one for one, _, _ in self._surveys if shown(one) == source)
+
     def look(self) -> Picture:
         """Everything now."""
         at, rows = dt.datetime.now(dt.UTC), dict[Key, Row]()

@@ -52,7 +52,7 @@ def command(directories: tuple[str, ...], registry: str | None, as_json: bool) -
                     else:
                         _write(one)
         except OSError as error:
-            error = mistaken(error, shown(source))
+            error = mistaken(error, source)
             codes.add(exit_code(error, where))
             failures += 1
             told.append({"directory": shown(source), **facts(error, exit_code(error, where))})

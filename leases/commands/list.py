@@ -50,7 +50,7 @@ def command(directories: tuple[str, ...], registry: str | None, as_json: bool) -
                 found = inspect_all(source, registry=registry is not None)
                 rows += [one for one in found if wanted is None or one.resource.parent in wanted]
         except OSError as error:
-            error = mistaken(error, shown(source))
+            error = mistaken(error, source)
             failures.append((shown(source), error))
             codes.append(exit_code(error, where))
     codes += [exit_code(one.error, where) for one in rows if one.error is not None and not _is_anothers(one)]

@@ -73,7 +73,7 @@ def command(
             watched = Watched(directories, registry)
         first = watched.look()
         for source, error in first.failures.items():
-            raise mistaken(error, source)
+            raise mistaken(error, watched.spelled(source))
         with contextlib.closing(_display(as_json, registry)) as display:
             if not first.rows and isinstance(display, TextLog):
                 say("nobody owns anything here")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ownership._eviction import boottime
 from ownership._inspection import Inspection
 from ownership._locking import peek
-from ownership._paths import Resource, quoted
+from ownership._paths import Resource, argument_of
 from ownership._place import existing
 from ownership._sockets._errors import CrashLoopError
 
@@ -34,5 +34,5 @@ def refuse_crash_loop(resource: Resource, registry: str | None, seen: Inspection
             resource=resource.path,
             deaths=lately,
             hint=f"find out why they die; the oldest of these deaths counts for {_SECONDS - max(lately):.0f} s more; "
-            f"leasectl show {quoted(resource.path)}",
+            f"leasectl show {argument_of(resource.path, registry)}",
         )

@@ -167,8 +167,9 @@ class Ensuring:
             else "it has told no way to reach it (endpoint)"
         )
         if seen.owner is not None and not seen.verdict.may_be_evicted:
+            where = quoted(self._resource.parent) if self._registry is None else f"--registry {quoted(self._registry)}"
             who = f"pid {seen.owner.pid} owns it ({seen.verdict.value}: {seen.reason}), but does not answer: {how}"
-            hint = f"see what pid {seen.owner.pid} does; leasectl doctor {quoted(self._resource.parent)}"
+            hint = f"see what pid {seen.owner.pid} does; leasectl doctor {where}"
         else:
             who, hint = f"nobody serves it ({seen.verdict.value}: {seen.reason}): {how}", "start its server"
         waited = f" (waited {self._timeout:g} s)" if self._timeout else ""

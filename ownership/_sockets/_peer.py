@@ -10,7 +10,8 @@ from typing import NamedTuple
 from ownership._clock import SYSTEM_CLOCK, Clock
 from ownership._inspect import inspect
 from ownership._inspection import Inspection, Running
-from ownership._paths import StrPath, quoted, shown
+from ownership._location import pin_registry
+from ownership._paths import StrPath, argument_of, shown
 from ownership._process import (
     PeerFacts,
     ProcessState,
@@ -70,6 +71,7 @@ def verify_peer(
     shared = owner.registry if isinstance(owner, OwnerRef) else registry
     facts = _facts(connection)
     seen = inspect(path, registry=shared, clock=clock, processes=table)
+    pinned = pin_registry(shared)
     fault = _fault(facts, seen, owner if isinstance(owner, OwnerRef) else None)
     if fault or seen.running is None:
         who = _who(facts, table)
@@ -77,7 +79,7 @@ def verify_peer(
             f"{shown(str(seen.resource))}: {who} answers, which is not its owner: {fault}",
             pid=facts.pid,
             resource=seen.resource,
-            hint=f"do not talk to it; leasectl show {quoted(str(seen.resource))} says who owns",
+            hint=f"do not talk to it; leasectl show {argument_of(str(seen.resource), pinned)} says who owns",
         )
     return seen.running
 
