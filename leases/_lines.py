@@ -51,7 +51,8 @@ def append_line(
     :param line: text (as UTF-8) or bytes, without a newline
     :param path: another resource of the lease (``also=``); in whatever spelling
     :param fsync: have it on the disk, and the name of a new file too, before this returns
-    :param mode: of the file if it is made here, whatever the umask
+    :param mode: of the file if it is made here, whatever the umask; one that root makes in another account's directory
+        is that account's
     :param timeout: seconds to wait for the guard, ``None`` for ever
     :raises LeaseLostError: the lease is not ours any more; :class:`ownership.OwnershipLostError` of a claim
     :raises GuardTimeoutError: somebody else was inside the guard for *timeout* seconds
@@ -143,6 +144,7 @@ def _append(path: str, raw: bytes, fsync: bool, mode: int, given_up: Sequence[ob
         except FileNotFoundError:
             numbers.extend(map(os.open, (path,), (_FLAGS | os.O_CREAT | os.O_EXCL,), (mode,)))
             os.fchmod(numbers[0], mode)
+            _give(numbers[0], path)
             made = True
         torn = _append_to(numbers[0], path, raw, given_up, forks)
         if fsync:
@@ -150,6 +152,19 @@ def _append(path: str, raw: bytes, fsync: bool, mode: int, given_up: Sequence[ob
         return torn
     finally:
         list(closing)
+
+
+def _give(descriptor: int, path: str) -> None:
+    """Give a file that root just made to the account whose directory it is in, as lock files are."""
+    if not hasattr(os, "geteuid") or os.geteuid() != 0:
+        return
+    above = os.stat(os.path.dirname(path))
+    if above.st_uid == 0 or above.st_mode & stat.S_ISVTX:
+        return
+    try:
+        os.fchown(descriptor, above.st_uid, above.st_gid)
+    except OSError as error:  # root of a namespace that does not have that account
+        log.warning("%s: it cannot be given to uid %d, whose directory it is in: %s", path, above.st_uid, error)
 
 
 def _append_to(descriptor: int, path: str, raw: bytes, given_up: Sequence[object], forks: int) -> int:

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+import leases
 import ownership
 from ownership import AlreadyOwnedError, OwnerRef, UnsafeDirectoryError, Verdict
 from ownership._confirmations import Confirmations
@@ -378,6 +379,37 @@ def test_root_gives_what_it_makes_to_the_account_whose_directory_it_is(home: Pat
     assert as_nobody(home / "y") > 0
     assert isinstance(taken(home / "x"), int)
     assert isinstance(as_nobody(home / "x"), int)
+
+
+def _append(path: Path, line: str) -> list[str]:
+    """Append to the session and to the roster beside it; the lines of the session."""
+    with leases.acquire(path, ttl=30, timeout=20) as lease:
+        leases.append_line(lease, line)
+    leases.Roster(path.with_suffix(".jobs")).start(line).finish()
+    return [one.decode() for one in leases.read_lines(path)]
+
+
+@pytest.mark.parametrize("umask", [0o077, 0o022, 0o777])
+def test_root_that_keeps_a_session_for_an_account_does_not_lock_it_out(home: Path, umask: int) -> None:
+    assert elsewhere(lambda: _append(home / "session", "root"), umask=umask) == ["root"]
+    assert owners(home) == {NOBODY}
+    assert stat.S_IMODE((home / "session").stat().st_mode) == 0o600
+    assert (home / "session").stat().st_gid == home.stat().st_gid
+    assert elsewhere(lambda: _append(home / "session", "account"), uid=NOBODY) == ["root", "account"]
+    assert elsewhere(lambda: _append(home / "session", "root again")) == ["root", "account", "root again"]
+    assert owners(home) == {NOBODY}
+
+
+def test_a_session_that_was_roots_stays_roots(home: Path) -> None:
+    (home / "session").touch(0o600)
+    _append(home / "session", "root")
+    assert (home / "session").stat().st_uid == 0
+
+
+def test_in_a_sticky_directory_a_session_is_whose_it_is(home: Path) -> None:
+    home.chmod(0o1777)
+    _append(home / "session", "root")
+    assert (home / "session").stat().st_uid == 0
 
 
 @pytest.mark.parametrize("umask", [0o000, 0o077, 0o577, 0o777])
