@@ -1,7 +1,7 @@
 """Descriptors that outlive a call, and what becomes of them in a forked child.
 
 A lock belongs to the open file, which a forked child shares: the child *closes* our descriptors and never unlocks. No
-fork runs while one of our threads is between opening and locking (``gate``), so that the child can know them all.
+fork runs while one of our threads is between opening and locking (``_fork_gate``), so that the child can know them all.
 Not covered: processes forked by C code that runs no Python afterwards and never execs.
 """
 
@@ -10,11 +10,11 @@ from __future__ import annotations
 import errno
 import functools
 import os
-import threading
 from collections.abc import Callable
 from functools import partial
 from types import ModuleType
 
+from ownership import _fork_gate
 from ownership._errors import explained
 
 resource: ModuleType | None
@@ -23,7 +23,6 @@ try:
 except ImportError:
     resource = None
 
-gate = threading.RLock()
 held: set[Descriptor] = set()
 _in_child: list[Callable[[], None]] = []
 _installed = False
@@ -41,7 +40,7 @@ class Descriptor:
         self.device = self.inode = 0
 
     def open(self, path: str, flags: int, mode: int = 0o600, dir_fd: int | None = None) -> os.stat_result:
-        """Open *path* and remember which file that is. Call with ``gate`` held if it is going to be locked."""
+        """Open *path* and remember which file that is. Call with ``_fork_gate`` held if it is going to be locked."""
         held.add(self)
         self.numbers.extend(map(partial(os.open, dir_fd=dir_fd), (path,), (flags,), (mode,)))
         self.number = self.numbers[0]
@@ -132,16 +131,15 @@ def install() -> None:
 
 
 def _before() -> None:
-    gate.acquire()
+    _fork_gate.gate.acquire()
 
 
 def _after() -> None:
-    gate.release()
+    _fork_gate.gate.release()
 
 
 def _child() -> None:
-    global gate
-    gate = threading.RLock()
+    _fork_gate.renew()
     for descriptor in list(held):
         descriptor.close()
     for callback in _in_child:

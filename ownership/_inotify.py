@@ -5,7 +5,14 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any
+
+ctypes: ModuleType | None
+try:
+    import ctypes  # now, since a child that is forked while another thread imports it would wait for ever
+except ImportError:
+    ctypes = None
 
 MODIFY, ATTRIB, MOVED, CREATE, DELETE = 0x2, 0x4, 0xC0, 0x100, 0x200
 DELETE_SELF, MOVE_SELF, UNMOUNT, OVERFLOW, IGNORED = 0x400, 0x800, 0x2000, 0x4000, 0x8000
@@ -35,11 +42,9 @@ def add(instance: int, path: str, mask: int) -> int:
 
 def _libc() -> Any:
     global _library
+    if ctypes is None:
+        return None
     if _library is None:
-        try:
-            import ctypes  # only who waits, or owns many, needs it
-        except ImportError:
-            return None
         _library = ctypes.CDLL(None, use_errno=True)
     return _library if hasattr(_library, "inotify_init1") else None
 

@@ -53,7 +53,7 @@ def as_account(account: tuple[int, int] | None) -> Iterator[None]:
     if account is None or not HAS_FILE_USER:
         yield
         return
-    import ctypes  # only root in another account's directory gets here
+    import ctypes  # there already, see _inotify; only root in another account's directory gets here
 
     libc = ctypes.CDLL(None)
     try:

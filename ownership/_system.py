@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable
 from types import ModuleType
 
+from ownership import _fork_gate
 from ownership._errors import UnsupportedFilesystemError
 
 fcntl: ModuleType | None
@@ -119,7 +120,7 @@ def is_local(descriptor: int, path: str) -> bool:
 
 
 def _statfs_type(descriptor: int) -> int:
-    import ctypes  # only a contender in another pid namespace gets here
+    import ctypes  # there already, where it is at all: see _inotify
 
     buffer = ctypes.create_string_buffer(512)
     libc = ctypes.CDLL(None, use_errno=True)
@@ -129,7 +130,8 @@ def _statfs_type(descriptor: int) -> int:
 
 
 def _mounted_type(path: str) -> str:
-    import psutil  # heavy, and only needed where statfs(2) has no type number
+    with _fork_gate.gate:  # no child is forked meanwhile, in which the import would never end
+        import psutil  # heavy, and only needed where statfs(2) has no type number
 
     mounts = [mount for mount in psutil.disk_partitions(all=True) if _below(path, mount.mountpoint)]
     return max(mounts, key=lambda mount: len(mount.mountpoint)).fstype.lower() if mounts else ""

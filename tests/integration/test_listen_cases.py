@@ -24,7 +24,17 @@ import ownership
 from ownership import Verdict
 from tests.support.injection import Interrupter
 from tests.support.namespaces import AS_NOBODY, NOBODY, needs_linux_root, other_accounts_can_run_us
-from tests.support.processes import HERD, Contender, eventually, lock_directory, run, running, stopped
+from tests.support.processes import (
+    HERD,
+    Contender,
+    eventually,
+    lock_directory,
+    open_descriptors,
+    opened_since,
+    run,
+    running,
+    stopped,
+)
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc and credentials")
 
@@ -820,10 +830,10 @@ def test_rubbish_with_a_descriptor_is_no_hand_over(told: bytes, descriptor: str)
             number = reader if descriptor == "pipe" else passed.fileno()
             socket.send_fds(ours, [struct.pack(">I", len(told))], [number])
             ours.sendall(told)
-            before = len(os.listdir("/proc/self/fd"))
+            before = open_descriptors()
             with pytest.raises(ownership.HandoverError, match="was handed over"):
                 ownership.adopt_listener(theirs)
-            assert len(os.listdir("/proc/self/fd")) == before
+            assert [one for one in opened_since(before) if one.startswith(("socket:", "pipe:"))] == []
     finally:
         os.close(reader)
         os.close(writer)

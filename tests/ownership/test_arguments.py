@@ -15,7 +15,7 @@ import leases
 import ownership
 from tests.support.records import names
 
-NO_PATHS: tuple[Any, ...] = (None, 1, True, [], object(), "", b"\0")
+NO_PATHS: tuple[Any, ...] = (None, 1, True, [], Ellipsis, "", b"\0")
 PATHS: dict[str, tuple[str, Callable[[Any], object]]] = {
     "acquire": ("resource", ownership.acquire),
     "inspect": ("resource", ownership.inspect),
@@ -44,7 +44,7 @@ def test_what_is_no_path(call: str, path: Any) -> None:
         function(path)
 
 
-@pytest.mark.parametrize("name", [None, 1, True, [], object(), "", b""], ids=repr)
+@pytest.mark.parametrize("name", [None, 1, True, [], Ellipsis, "", b""], ids=repr)
 def test_what_is_no_name(name: Any) -> None:
     with pytest.raises(ValueError, match=r"^name "):
         ownership.named(name)
@@ -59,12 +59,12 @@ CALLS: dict[str, Callable[[str, dict[str, Any]], object]] = {
 }
 BAD = [
     *[(call, "on_wait", 1) for call in ("acquire", "replace", "wait", "listen")],
-    *[("acquire", "also", bad) for bad in (1, "x", object(), [1], [None])],
+    *[("acquire", "also", bad) for bad in (1, "x", Ellipsis, [1], [None])],
     *[("listen", name, bad) for name in ("uid", "gid") for bad in (-5, 2**32 - 1, 2**80, True, 1.0, "root", None)],
     *[("listen", "data", bad) for bad in (1, [1], "x")],
     *[("listen", "backlog", bad) for bad in (-1, 2**31, "x", None)],
     *[("listen", "sock", bad) for bad in (-1, 2**80, "x", [], 1.5)],
-    *[("ensure", "command", bad) for bad in (1, object(), [1], [], "true")],
+    *[("ensure", "command", bad) for bad in (1, Ellipsis, [1], [], "true")],
     *[("ensure", "match", bad) for bad in (1, [1], "x")],
     *[("ensure", "env", bad) for bad in (1, [1], "x")],
     *[("ensure", "cwd", bad) for bad in (1, [], "", "\0")],
