@@ -175,10 +175,10 @@ def test_text_from_elsewhere_is_made_printable() -> None:
 
 
 def test_start_up_imports_nothing_heavy_that_it_does_not_need(tmp_path: Path) -> None:
-    """psutil and rich never on this path, ctypes only to start CMD, no command but the one called."""
+    """psutil and rich never on this path, no command but the one called."""
     body = (
         "import sys; from leases.cli import main; main(['show', sys.argv[1]]);"
-        "print(sorted({'rich', 'psutil', 'ctypes', 'asyncio', 'leases.commands.run', 'leases.commands.list'}"
+        "print(sorted({'rich', 'psutil', 'asyncio', 'leases.commands.run', 'leases.commands.list'}"
         " & set(sys.modules)))"
     )
     done = subprocess.run(

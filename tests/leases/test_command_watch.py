@@ -368,7 +368,7 @@ def test_a_full_disk_behind_stdout_is_told_once(tmp_path: Path) -> None:
 def test_a_table_is_not_loaded_where_none_is_drawn(tmp_path: Path) -> None:
     body = (
         "import sys; from leases.cli import main; main(['watch', sys.argv[1], '--count', '1']);"
-        "print(sorted({'rich', 'psutil', 'ctypes', 'asyncio'} & set(sys.modules)))"
+        "print(sorted({'rich', 'psutil', 'asyncio'} & set(sys.modules)))"
     )
     command = [sys.executable, "-c", body, str(tmp_path)]
     done = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=60, check=True)
