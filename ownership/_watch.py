@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import select
 import sys
+import time
 from collections.abc import Callable
 
 from ownership import _inotify
@@ -86,8 +87,13 @@ class Watch:
 
     def wait(self, seconds: float) -> bool:
         """Whether something happened within *seconds*."""
+        numbers = self._handles + self._files
+        if not numbers:  # as always on Windows, which has no poll(2)
+            time.sleep(max(0.0, seconds))
+            self.process_woke = False
+            return False
         poll = select.poll()
-        for number in self._handles + self._files:
+        for number in numbers:
             poll.register(number, select.POLLIN)
         ready = poll.poll(max(0.0, seconds) * 1000)
         self.process_woke = any(number in self._handles for number, _ in ready)
