@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-import os
-import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from itertools import compress
-from operator import methodcaller
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
-import ownership
 from leases import _forks
 from leases._roster_file import OpenRoster
 from leases._roster_lines import RUNNING, State, encoded
 from leases._roster_view import View
 from leases._seat import Seats
-from ownership import AcquireTimeoutError, Claim, OwnerIdentity, OwnershipError
-
-_release = methodcaller("release")
+from ownership import Claim, OwnerIdentity, OwnershipError
 
 
 class Change:
@@ -85,7 +78,6 @@ class Attempt:
     def __init__(self, task: str, decide: Decide | None, deadline: Deadline) -> None:
         self.task, self.decide = task, decide
         self._deadline = deadline
-        self._turns: list[Any] = []
         self.forks = _forks.count
         self.files: list[OpenRoster] = []
         self.claims: list[Claim] = []
@@ -96,19 +88,6 @@ class Attempt:
     def left(self) -> float | None:
         """Seconds that it may still wait for others."""
         return self._deadline.left
-
-    def take(self, turn: Any) -> bool:
-        """Whether *turn*, a lock, was ours in time."""
-        left = self.left
-        seconds = -1 if left is None else min(left, threading.TIMEOUT_MAX)
-        # taken and noted in one step: no signal handler comes in between
-        self._turns.extend(compress((turn,), map(turn.acquire, (True,), (seconds,))))
-        return bool(self._turns)
-
-    def give_turn(self) -> None:
-        """Let other threads change it."""
-        while self._turns:
-            list(map(_release, map(self._turns.pop, (0,))))
 
     def critical(self) -> AbstractContextManager[None]:
         """A section in which nobody can break what we own meanwhile."""
@@ -132,22 +111,5 @@ class Attempt:
     def end(self) -> None:
         """Hold nothing any more; may be repeated until it is done."""
         self.let_go()
-        self.give_turn()
         for file in self.files:
             file.close()
-
-
-def turn_refused(path: str, registry: str | None, timeout: float | None) -> AcquireTimeoutError:
-    """Threads of one process wait for each other no longer than for other processes."""
-    found, who, record = ownership.inspect(path, registry=registry), "another thread of this process", None
-    if found.record is not None and found.record.pid != os.getpid():
-        record = found.record
-        who += f" waited for pid {record.pid}, which"
-    return AcquireTimeoutError(
-        f"{path}: {who} was changing the roster for {timeout:g} s",
-        resource=path,
-        record=record,
-        verdict=found.verdict,
-        reason=found.reason,
-        hint="try again, or wait longer: Roster(timeout=)",
-    )

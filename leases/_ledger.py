@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 import ownership
-from leases._change import Attempt, Change, Deadline, Decide, DoesNotCount, turn_refused
+from leases._change import Attempt, Change, Deadline, Decide, DoesNotCount
 from leases._roster_draft import discard_prepared
 from leases._roster_file import OpenRoster, TakenAway, created, opened, prepared, put, settled, told
 from leases._roster_lines import State, head, read_back
@@ -39,6 +39,7 @@ class Ledger:
         self._turn: Any = threading.RLock()  # of changes, which may have to wait for other processes
         self._mutex: Any = threading.RLock()  # of what was read; a signal handler may come here too
         self._changing = False
+        self._begun: list[Attempt] = []
         self._doubtful = False
         self._view: View | None = None
 
@@ -130,14 +131,14 @@ class Ledger:
         self._here()
         try:
             try:
-                if not attempt.take(self._turn):
-                    raise turn_refused(self.path, self.registry, self._timeout)
-                self._enter()
-                try:
-                    state = self._carried_out(attempt, act)
-                finally:
-                    self._changing = False
-                attempt.give_turn()
+                with self._turn:  # held by others no longer than they may wait: then our time may be over, too
+                    self._begin(attempt)
+                    try:
+                        self._changing = True
+                        state = self._carried_out(attempt, act)
+                    finally:
+                        self._changing = False
+                    self._begun.clear()
                 self._sync(attempt.files[-1])
                 return state
             finally:
@@ -146,10 +147,12 @@ class Ledger:
             attempt.end()  # again: a signal handler may have raised on the way out
             raise
 
-    def _enter(self) -> None:
+    def _begin(self, attempt: Attempt) -> None:
         if self._changing:
             raise RuntimeError(f"{self.path}: a signal handler cannot change the roster that it interrupts a change of")
-        self._changing = True
+        for left in self._begun:  # by handlers that raised one after the other
+            left.end()
+        self._begun[:] = [attempt]
 
     def _sync(self, file: OpenRoster) -> None:
         try:

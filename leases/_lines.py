@@ -24,6 +24,7 @@ _NO_WAIT: int = getattr(os, "O_NONBLOCK", 0)  # a FIFO must not keep us
 _FLAGS: int = _NO_WAIT | os.O_RDWR | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
 _READING: int = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0)
 
+_writes = 0  # of whole lines, by this process
 log = logging.getLogger("leases")
 
 
@@ -168,24 +169,32 @@ def _give(descriptor: int, path: str) -> None:
 
 
 def _append_to(descriptor: int, path: str, raw: bytes, given_up: Sequence[object], forks: int) -> int:
-    size = _size(descriptor, path)
-    end = _end_of_lines(descriptor, size)
-    if end != size:
-        _cut(descriptor, end, forks)
+    global _writes
+    torn = _cut_torn(descriptor, path, forks)
     if given_up or _forks.count != forks:  # no signal handler runs between this and the write
         raise _GivenUp
     written = os.write(descriptor, raw)
     if written != len(raw):
-        _cut(descriptor, end, forks)
+        _cut_torn(descriptor, path, forks)
         told = f"only {written} of {len(raw)} bytes could be written, and were taken back"
-        raise OSError(short_write(end + len(raw)).errno, told)
-    return size - end
+        raise OSError(short_write(_size(descriptor, path) + len(raw)).errno, told)
+    _writes += 1
+    return torn
 
 
-def _cut(descriptor: int, size: int, forks: int) -> None:
-    if _forks.count != forks:
-        raise _GivenUp
-    os.ftruncate(descriptor, size)
+def _cut_torn(descriptor: int, path: str, forks: int) -> int:
+    """Cut what stands behind the last whole line; how much that was. A signal handler may append one meanwhile."""
+    while True:
+        writes = _writes
+        size = _size(descriptor, path)
+        end = _end_of_lines(descriptor, size)
+        if end == size:
+            return 0
+        if _forks.count != forks:
+            raise _GivenUp
+        if _writes == writes:  # no signal handler runs between this and the cut
+            os.ftruncate(descriptor, end)
+            return size - end
 
 
 def _sync(descriptor: int, path: str, made: bool) -> None:

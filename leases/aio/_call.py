@@ -31,6 +31,7 @@ async def run(
     undo: Callable[[_Result], object] | None = None,
     clock: BreakableClock | None = None,
     worker: Worker | None = None,
+    last: bool = False,
 ) -> _Result:
     """What *act* returns or raises, called in another thread.
 
@@ -40,10 +41,23 @@ async def run(
     :param undo: takes back what *act* has done, also in another thread
     :param clock: what *act* waits by
     :param worker: who calls it; else anybody, but only a few at a time
+    :param last: it lets something go, and is called although the task was cancelled before its turn came
     """
     if worker is not None:
         return await _made(act, undo, clock, worker)
-    slot = await _slots_here().take()
+    try:
+        slot = await _slots_here().take()
+    except asyncio.CancelledError:
+        if last:
+            with suppress(OSError, OwnershipError):  # whoever looks after it goes on trying
+                await _hired(act, undo, clock, Slot())
+        raise
+    return await _hired(act, undo, clock, slot)
+
+
+async def _hired(
+    act: Callable[[], _Result], undo: Callable[[_Result], object] | None, clock: BreakableClock | None, slot: Slot
+) -> _Result:
     waits = asyncio.get_running_loop().call_later(_LONG, slot.free)
     try:
         if clock is not None:

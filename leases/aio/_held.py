@@ -67,7 +67,7 @@ class Held:
 
     async def _let_go(self, error: BaseException | None) -> OwnershipLostError | None:
         """As the synchronous one does at the end of a block that *error* leaves; whether it turns out to be lost."""
-        return await run(partial(self._exit, error))
+        return await run(partial(self._exit, error), last=True)
 
     def _exit(self, error: BaseException | None) -> OwnershipLostError | None:
         own = isinstance(error, Exception) and self._standing.held  # of the body, which knows of no loss

@@ -140,7 +140,7 @@ class Lease(Held):
 
     async def release(self, reason: str = "") -> None:
         """Give it up; a second release does nothing. See :meth:`ownership.Claim.release`."""
-        await self._turns.run(partial(self.lease.release, reason))
+        await self._turns.run(partial(self.lease.release, reason), last=True)
 
     def __repr__(self) -> str:
         return f"<asynchronous {self.lease!r}>"

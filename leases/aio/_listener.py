@@ -58,7 +58,7 @@ class Listener(Held):
 
     async def close(self, reason: str = "") -> None:
         """Stop listening, and give up the claim: see :meth:`ownership.Listener.close`."""
-        await run(partial(self.listener.close, reason))
+        await run(partial(self.listener.close, reason), last=True)
 
     def __repr__(self) -> str:
         return f"<asynchronous {self.listener!r}>"

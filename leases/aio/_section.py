@@ -73,10 +73,12 @@ class Turns:
             ) from None
         return lock
 
-    async def run(self, act: Callable[[], _Result], clock: BreakableClock | None = None) -> _Result:
+    async def run(
+        self, act: Callable[[], _Result], clock: BreakableClock | None = None, *, last: bool = False
+    ) -> _Result:
         """*act*, which waits by *clock*, by the thread that holds the guard if this task is inside; else by any."""
         section = self.section()
-        return await run(act, clock=clock, worker=None if section is None else section.worker)
+        return await run(act, clock=clock, worker=None if section is None else section.worker, last=last)
 
 
 class Room:

@@ -911,6 +911,58 @@ def test_whoever_asks_right_after_a_turn_was_given_back_waits_no_longer_than_ask
     run(main())
 
 
+@pytest.mark.parametrize("how", ["leaves", "releases", "closes"])
+def test_what_is_let_go_while_all_threads_are_at_work_is_let_go_although_the_task_is_cancelled(
+    tmp_path: Path, how: str
+) -> None:
+    async def main() -> None:
+        ends = threading.Event()
+
+        class Slow:
+            def check(self) -> None:
+                ends.wait(20)
+
+        async def let_go() -> None:
+            if how == "leaves":
+                async with aio.acquire(tmp_path / "x"):
+                    inside.set()
+                    await leave.wait()
+            elif how == "releases":
+                lease = await aio.acquire(tmp_path / "x")
+                inside.set()
+                await leave.wait()
+                await lease.release()
+            else:
+                listener = await aio.listen(tmp_path / "x")
+                inside.set()
+                await leave.wait()
+                await listener.close()
+                listener.claim.release()
+
+        inside, leave = asyncio.Event(), asyncio.Event()
+        task = asyncio.create_task(let_go())
+        await inside.wait()
+        loop = asyncio.get_running_loop()
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(_call, "_LONG", 20.0)  # as if they had only just begun
+            busy = [asyncio.ensure_future(aio.acquire(tmp_path / f"{n}", gate=Slow())) for n in range(_call._AT_ONCE)]
+            await until(lambda: _call._slots[loop]._free == 0)
+            leave.set()
+            await until(lambda: _call._slots[loop]._waiting)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+        ends.set()
+        for lease in await asyncio.gather(*busy):
+            await lease.release()
+
+    run(main())
+    if how == "closes":
+        assert not (tmp_path / "x").exists()
+    else:
+        nothing_left(tmp_path / "x")
+
+
 @contextmanager
 def threads_inside(handles: list[aio.Lease]) -> Iterator[None]:
     """Threads of this program are inside the critical section of each."""

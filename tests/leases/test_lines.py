@@ -20,6 +20,7 @@ import pytest
 import leases
 import ownership
 from leases import NotSyncedError, append_line, read_lines
+from ownership import GuardTimeoutError
 from ownership.testing import FakeClock
 from tests.support.injection import Interrupter, forking
 from tests.support.namespaces import needs_linux_root
@@ -418,3 +419,48 @@ def test_wherever_a_handler_forks_the_line_is_written_once_and_nothing_is_cut_la
         if not fork.point:
             break
     assert number > 50
+
+
+@pytest.mark.parametrize("torn", [b"", b"torn"])
+def test_wherever_a_handler_appends_a_line_neither_that_nor_the_interrupted_one_is_lost(
+    tmp_path: Path, torn: bytes
+) -> None:
+    path, appended = tmp_path / "x", list[int]()
+
+    def append() -> None:
+        try:
+            append_line(lease, "nested")
+        except GuardTimeoutError:  # this very thread was about to lock the guard, or to free it
+            return
+        appended.append(number)
+
+    interrupter = Interrupter(append, (__file__,))
+    with leases.acquire(path, ttl=30.0) as lease:
+        for number in itertools.count(1):
+            path.write_bytes(b"first\n" + torn)
+            interrupter.run(number, lambda: append_line(lease, "interrupted"))
+            lines = list(read_lines(path))
+            nested = [b"nested"] if appended[-1:] == [number] else []
+            assert lines[0] == b"first"
+            assert sorted(lines[1:]) == sorted([b"interrupted", *nested]), interrupter.point
+            if not interrupter.point:
+                break
+    assert len(appended) > 20
+
+
+def test_a_short_write_takes_back_no_line_that_a_handler_appended_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, write = tmp_path / "x", os.write
+
+    def half(descriptor: int, raw: bytes) -> int:
+        monkeypatch.setattr(os, "write", write)
+        count = write(descriptor, raw[: len(raw) // 2])
+        append_line(lease, "nested")
+        return count
+
+    with leases.acquire(path, ttl=30.0) as lease:
+        monkeypatch.setattr(os, "write", half)
+        with pytest.raises(OSError, match="could be written, and were taken back"):
+            append_line(lease, "interrupted")
+    assert list(read_lines(path)) == [b"nested"]

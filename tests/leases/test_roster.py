@@ -1171,11 +1171,9 @@ def test_threads_wait_for_each_other_no_longer_than_for_other_processes(tmp_path
             thread.start()
         for thread in threads:
             thread.join()
-        assert len(refused) == 8
-        told = [error for error in refused if "another thread of this process" in error.message]
-        assert told
-        assert all(f"waited for pid {other.pid}, which was changing the roster for 0.5 s" in str(one) for one in told)
-        assert [one.record.pid for one in told if one.record] == [other.pid] * len(told)
+        assert [error.record.pid for error in refused if error.record] == [other.pid] * 8
+        waited = [error for error in refused if "waited" in error.message]
+        assert len(waited) < 4  # the others' time was over when it was their turn
     roster.start("after").finish()
 
 
@@ -1196,3 +1194,31 @@ def test_who_gives_up_waiting_leaves_nothing_behind(tmp_path: Path) -> None:
         assert following._listeners == []
 
     asyncio.run(main())
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # files are closed by finalisers
+def test_what_handlers_that_raise_one_after_the_other_leave_owned_the_next_change_ends(tmp_path: Path) -> None:
+    roster = Roster(tmp_path / "roster", timeout=0.0)
+    job = roster.start("a")
+
+    def break_off() -> None:
+        raise KeyboardInterrupt
+
+    kept, end = list[BaseException](), Attempt.end
+    interrupter = Interrupter(break_off, (__file__,))
+    for number in itertools.count(1, 3):
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(Attempt, "end", lambda _: None)  # broken off again, as often as it is tried
+            try:
+                interrupter.run(number, lambda: job.update("broken off"))
+            except KeyboardInterrupt as error:
+                kept.append(error)
+        assert Attempt.end is end
+        thread = threading.Thread(target=lambda: job.update("after"))
+        thread.start()
+        thread.join()
+        assert roster.task("a").status == "after", interrupter.point
+        if not interrupter.point:
+            break
+    assert len(kept) > 50
+    job.finish()
