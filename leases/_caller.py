@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import _thread
 import atexit
-import functools
 import logging
 import os
 import signal
@@ -19,21 +18,24 @@ _log = logging.getLogger("leases")
 _open: set[Caller] = set()  # those that have something to call, or are calling
 
 
-def inheriting(callback: Callable[..., object]) -> Callable[..., object]:
+class Inheriting:
     """*callback*, to be called with the signal mask of this thread: what it starts inherits that."""
-    if not hasattr(signal, "pthread_sigmask"):
-        return callback
-    mask = signal.pthread_sigmask(signal.SIG_BLOCK, ())
 
-    @functools.wraps(callback)
-    def masked(*arguments: object) -> object:
-        before = signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+    def __init__(self, callback: Callable[..., object]) -> None:
+        self._callback = callback
+        self._mask = signal.pthread_sigmask(signal.SIG_BLOCK, ()) if hasattr(signal, "pthread_sigmask") else None
+
+    def __call__(self, *arguments: object) -> object:
+        if self._mask is None:
+            return self._callback(*arguments)
+        before = signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)
         try:
-            return callback(*arguments)
+            return self._callback(*arguments)
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
-    return masked
+    def __repr__(self) -> str:
+        return repr(self._callback)
 
 
 class Caller:

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from leases._arguments import checked_timeout
-from leases._caller import inheriting
+from leases._caller import Inheriting
 from leases._task import Task
 from leases._task_errors import TaskTimeoutError
 
@@ -36,7 +36,7 @@ class Following:
         leave: Callable[[Following], object],
     ) -> None:
         self._path = path
-        self.callback = None if callback is None else inheriting(callback)
+        self.callback = None if callback is None else Inheriting(callback)
         self._leave = leave
         self._cancelled = False
         self.stands: bool | None = None  # False: follow() raised; None: neither that nor returned so far

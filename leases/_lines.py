@@ -24,6 +24,8 @@ _NO_WAIT: int = getattr(os, "O_NONBLOCK", 0)  # a FIFO must not keep us
 _FLAGS: int = _NO_WAIT | os.O_RDWR | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
 _READING: int = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0)
 
+_MANY = 1024
+_named: set[tuple[int, int]] = set()  # files whose name is on the disk, as far as this process knows
 _writes = 0  # of whole lines, by this process
 log = logging.getLogger("leases")
 
@@ -139,17 +141,17 @@ def _append(path: str, raw: bytes, fsync: bool, mode: int, given_up: Sequence[ob
     numbers: list[int] = []
     closing = map(os.close, numbers)  # filled and emptied in single steps: no signal handler leaves one open
     try:
-        made = False
         try:
             numbers.extend(map(os.open, (path,), (_FLAGS,)))
         except FileNotFoundError:
             numbers.extend(map(os.open, (path,), (_FLAGS | os.O_CREAT | os.O_EXCL,), (mode,)))
             os.fchmod(numbers[0], mode)
             _give(numbers[0], path)
-            made = True
+            made = os.fstat(numbers[0])
+            _named.discard((made.st_dev, made.st_ino))  # of another file, which had that number
         torn = _append_to(numbers[0], path, raw, given_up, forks)
         if fsync:
-            _sync(numbers[0], path, made)
+            _sync(numbers[0], path)
         return torn
     finally:
         list(closing)
@@ -197,11 +199,15 @@ def _cut_torn(descriptor: int, path: str, forks: int) -> int:
             return size - end
 
 
-def _sync(descriptor: int, path: str, made: bool) -> None:
+def _sync(descriptor: int, path: str) -> None:
     try:
         sync(descriptor)
-        if made:
+        found = os.fstat(descriptor)
+        if (found.st_dev, found.st_ino) not in _named:
             sync_directory(os.path.dirname(path))
+            if len(_named) >= _MANY:
+                _named.clear()
+            _named.add((found.st_dev, found.st_ino))
     except OSError as error:
         what = f"the line was appended, but is perhaps not on the disk: {error.strerror}"
         raise NotSyncedError(error.errno, what, path) from error

@@ -46,6 +46,8 @@ class Callbacks:
                     self._start()
                     atexit.register(_finish, os.getpid())
                 except RuntimeError as error:
+                    if error.__context__ is not None:  # what a signal handler raised: Thread.start() made it another
+                        raise error.__context__ from None
                     raise OSError(errno.ENOMEM, f"the thread for callbacks cannot be started: {error}") from None
 
     def put(self, callback: Callable[[], object]) -> None:
@@ -105,7 +107,7 @@ class Callbacks:
 CALLBACKS = Callbacks()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Prepared:
     """A callback, called with the signal mask of the thread that registered it: what it starts inherits that."""
 

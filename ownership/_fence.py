@@ -11,7 +11,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, NoReturn, Self
 
-from ownership import _fork_gate, _keeper
+from ownership import _keeper
 from ownership._callbacks import call, prepared
 from ownership._clock import SYSTEM_CLOCK, Clock
 from ownership._confirmations import Confirmations
@@ -155,8 +155,7 @@ class Fence:
 
     async def __aenter__(self) -> Self:
         self._begin()
-        with _fork_gate.gate:  # no child is forked meanwhile, in which the import would never end
-            from ownership._scope import Scope  # asyncio is heavy, and only its users come here
+        from ownership._scope import Scope  # asyncio is heavy, and only its users come here
 
         self._scope = Scope(self._sentry.error)
         self._sentry.listeners.append(self._scope.end)

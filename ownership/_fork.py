@@ -1,7 +1,7 @@
 """Descriptors that outlive a call, and what becomes of them in a forked child.
 
 A lock belongs to the open file, which a forked child shares: the child *closes* our descriptors and never unlocks. No
-fork runs while one of our threads is between opening and locking (``_fork_gate``), so that the child can know them all.
+fork runs while one of our threads is between opening and locking (``gate``), so that the child can know them all.
 Not covered: processes forked by C code that runs no Python afterwards and never execs.
 """
 
@@ -10,11 +10,11 @@ from __future__ import annotations
 import errno
 import functools
 import os
+import threading
 from collections.abc import Callable
 from functools import partial
 from types import ModuleType
 
-from ownership import _fork_gate
 from ownership._errors import explained
 
 resource: ModuleType | None
@@ -23,6 +23,7 @@ try:
 except ImportError:
     resource = None
 
+gate = threading.RLock()
 held: set[Descriptor] = set()
 _in_child: list[Callable[[], None]] = []
 _installed = False
@@ -40,7 +41,7 @@ class Descriptor:
         self.device = self.inode = 0
 
     def open(self, path: str, flags: int, mode: int = 0o600, dir_fd: int | None = None) -> os.stat_result:
-        """Open *path* and remember which file that is. Call with ``_fork_gate`` held if it is going to be locked."""
+        """Open *path* and remember which file that is. Call with ``gate`` held if it is going to be locked."""
         held.add(self)
         self.numbers.extend(map(partial(os.open, dir_fd=dir_fd), (path,), (flags,), (mode,)))
         self.number = self.numbers[0]
@@ -131,15 +132,16 @@ def install() -> None:
 
 
 def _before() -> None:
-    _fork_gate.gate.acquire()
+    gate.acquire()
 
 
 def _after() -> None:
-    _fork_gate.gate.release()
+    gate.release()
 
 
 def _child() -> None:
-    _fork_gate.renew()
+    global gate
+    gate = threading.RLock()
     for descriptor in list(held):
         descriptor.close()
     for callback in _in_child:

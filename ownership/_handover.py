@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import secrets
+import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -64,8 +65,10 @@ class Heir(Generic[_Claim]):
         except OSError as error:
             raise with_path(error, first.path) from error
         holding = Holding(me, clock, first.resource, os.getpid())
+        adoption = Adoption(holding, self.targets, _hash(self.secret))
+        holding.handle = weakref.ref(adoption)  # should even giving up be interrupted, the keeper does it
         try:
-            Adoption(holding, self.targets, _hash(self.secret)).run()
+            adoption.run()
             return self.claim_of(holding)
         except BaseException as error:
             give_up(holding)

@@ -11,7 +11,7 @@ from typing import Any
 
 from filelock import lock_descriptor
 
-from ownership import _fork, _fork_gate
+from ownership import _fork
 from ownership._clock import Clock
 from ownership._fork import Descriptor
 from ownership._guard import Busy, Guard, recent, remember
@@ -116,7 +116,7 @@ class Hold:
         try:
             if descriptor.intact():  # known to fork already
                 return lock_again(descriptor.number)
-            with _fork_gate.gate:
+            with _fork.gate:
                 descriptor.close()
                 self.guard.directory.ensure_open()
                 self._open()

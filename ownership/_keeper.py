@@ -107,12 +107,15 @@ class Keeper:
     def _ensure_thread(self, path: str) -> None:
         try:
             with self._mutex:
-                if self._thread is None:
-                    thread = threading.Thread(target=self._run, name="ownership-keeper", daemon=True)
-                    thread.start()
-                    self._thread = thread
-                    atexit.register(_leave, os.getpid())
+                if self._thread is None or not self._thread.is_alive():  # or a signal handler raised as it was started
+                    if self._thread is None:
+                        atexit.register(_leave, os.getpid())
+                    self._thread = threading.Thread(target=self._run, name="ownership-keeper", daemon=True)
+                    self._thread.start()
         except RuntimeError as error:
+            if error.__context__ is not None:  # what a signal handler raised, and Thread.start() made another one of
+                raise error.__context__ from None
+            self._thread = None
             raise explained(
                 OSError(errno.ENOMEM, f"the keeper's thread cannot be started: {error}"),
                 path,
@@ -122,7 +125,7 @@ class Keeper:
     def _run(self) -> None:
         if hasattr(signal, "pthread_sigmask"):  # signals are for the program's own threads
             signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
-        while True:
+        while self._thread is threading.current_thread():
             try:
                 self._rest()
                 self.tick()

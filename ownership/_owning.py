@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import weakref
 from collections.abc import Iterable, Mapping, MutableMapping
 from functools import partial
 from typing import Literal
@@ -93,6 +94,7 @@ def acquire(
         None if gate is None else checked_gate(gate, found, shared),
     )
     holding = Holding(me, clock, found[0], me.pid if processes is None else os.getpid())
+    holding.handle = weakref.ref(acquisition)  # should even giving up be interrupted, the keeper does it
     try:
         acquisition.run(holding)
         return Claim(holding)

@@ -39,7 +39,8 @@ class PinnedDirectory:
         self.descriptor = Descriptor()
 
     def __del__(self) -> None:
-        self.descriptor.close()
+        if "descriptor" in self.__dict__:  # else its construction was interrupted
+            self.descriptor.close()
 
     # -- the directory itself
 

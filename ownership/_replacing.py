@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import weakref
 from collections.abc import Mapping
 from functools import partial
 
@@ -98,6 +99,7 @@ def replace(
     )
     replacement.asking, replacement.grace = asking, patience
     holding = Holding(me, clock, found, asking.holding.process)
+    holding.handle = weakref.ref(replacement)
     try:
         replacement.run(holding)
         asking.done()

@@ -11,7 +11,6 @@ import sys
 from collections.abc import Callable
 from types import ModuleType
 
-from ownership import _fork_gate
 from ownership._errors import UnsupportedFilesystemError
 
 fcntl: ModuleType | None
@@ -130,8 +129,7 @@ def _statfs_type(descriptor: int) -> int:
 
 
 def _mounted_type(path: str) -> str:
-    with _fork_gate.gate:  # no child is forked meanwhile, in which the import would never end
-        import psutil  # heavy, and only needed where statfs(2) has no type number
+    import psutil  # heavy, and only needed where statfs(2) has no type number
 
     mounts = [mount for mount in psutil.disk_partitions(all=True) if _below(path, mount.mountpoint)]
     return max(mounts, key=lambda mount: len(mount.mountpoint)).fstype.lower() if mounts else ""

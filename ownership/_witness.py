@@ -16,7 +16,7 @@ from functools import partial
 
 from filelock import lock_descriptor
 
-from ownership import _fork_gate
+from ownership import _fork
 from ownership._directory import LockDirectory
 from ownership._errors import UnsupportedFilesystemError
 from ownership._fork import Descriptor
@@ -125,7 +125,7 @@ class Witness:
                 self._directory.unlink(temporary)
 
     def _make_locked(self, name: str, flags: int) -> None:
-        with _fork_gate.gate:
+        with _fork.gate:
             mode = self._directory.location.file_mode
             self._descriptor.open(name, flags, mode, dir_fd=self._directory.fd)
             self._directory.fill(self._descriptor.number, _BEAT.pack(time.monotonic_ns()))

@@ -8,7 +8,6 @@ import socket
 import struct
 from typing import NamedTuple
 
-from ownership import _fork_gate
 from ownership._process._kernel import Kernel
 from ownership._process._pidfd import Pidfds
 
@@ -62,8 +61,7 @@ def _inode(connection: socket.socket, kernel: Kernel) -> int | None:
 
 def listeners_at(path: str) -> tuple[int, ...]:
     """The processes that hold a socket which was bound to *path*, as far as this account may see. Never evidence."""
-    with _fork_gate.gate:  # no child is forked meanwhile, in which the import would never end
-        import psutil  # heavy, and only needed to name somebody in an error
+    import psutil  # heavy, and only needed to name somebody in an error
 
     try:
         found = psutil.net_connections(kind="unix")

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import re
 import signal
+import subprocess  # now, since a child that is forked while another thread imports it would wait for ever
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ownership import _fork_gate
 from ownership._claim import Claim
 from ownership._clock import Clock
 from ownership._errors import AlreadyOwnedError, explained
@@ -110,8 +110,6 @@ class Starting:
                 self._claim.release()
 
     def _spawn(self) -> Popen[bytes]:
-        with _fork_gate.gate:  # no child is forked meanwhile, in which the import would never end
-            import subprocess  # heavy, and only needed by whoever starts
 
         self._logs.sweep()
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | NO_FOLLOW

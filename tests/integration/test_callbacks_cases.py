@@ -184,3 +184,28 @@ def test_a_program_that_waits_for_signals_gets_every_one_while_a_callback_runs(t
         for number in (signal.SIGTERM, signal.SIGUSR1) * 20:
             child.signal(number)
             assert child.hear() == number
+
+
+def test_a_callback_may_be_anything_that_can_be_called(tmp_path: Path) -> None:
+    class Odd:
+        """Neither hashable, nor with a name."""
+
+        __hash__ = None  # type: ignore[assignment]
+        __name__ = 5
+
+        def __init__(self) -> None:
+            self.told = threading.Event()
+
+        def __call__(self, *_: object) -> None:
+            self.told.set()
+
+    followed, lost, asked = Odd(), Odd(), Odd()
+    roster = leases.Roster(tmp_path / "roster")
+    roster.start("a").finish()
+    roster.follow("a", followed)
+    assert followed.told.wait(30)
+    claim = ownership.acquire(tmp_path / "x")
+    claim.on_stop_request(asked)
+    claim.on_loss(lost)
+    ownership.break_claim(tmp_path / "x", token=claim.token)
+    assert lost.told.wait(30)

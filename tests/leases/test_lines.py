@@ -464,3 +464,27 @@ def test_a_short_write_takes_back_no_line_that_a_handler_appended_meanwhile(
         with pytest.raises(OSError, match="could be written, and were taken back"):
             append_line(lease, "interrupted")
     assert list(read_lines(path)) == [b"nested"]
+
+
+def test_the_name_of_a_file_is_on_the_disk_with_the_first_line_that_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever has made it, and whether that was told of an error."""
+    path, sync, synced = tmp_path / "x", os.fsync, list[bool]()
+
+    def noted(descriptor: int) -> None:
+        synced.append(stat.S_ISDIR(os.fstat(descriptor).st_mode))
+        if synced[-1] and len(synced) == 2:
+            raise OSError(errno.EIO, "the disk is broken")
+        sync(descriptor)
+
+    with leases.acquire(path) as lease:
+        monkeypatch.setattr(os, "fsync", noted)
+        append_line(lease, "made")
+        with pytest.raises(NotSyncedError):
+            append_line(lease, "a", fsync=True)
+        append_line(lease, "b", fsync=True)
+        append_line(lease, "c", fsync=True)
+        path.unlink()
+        append_line(lease, "d", fsync=True)
+    assert synced == [False, True, False, True, False, False, True]

@@ -23,7 +23,7 @@ MODULES = {
     for path in sorted((ROOT / package).rglob("*.py"))
 }
 TREES = {name: ast.parse(path.read_text(encoding="utf-8")) for name, path in MODULES.items()}
-HEAVY = ("rich", "click", "psutil", "asyncio", "subprocess", "multiprocessing")
+HEAVY = ("rich", "click", "psutil", "asyncio", "multiprocessing")
 # who may know of signals by number and of /proc: the reader of processes, and who stands by descriptors
 MAY_KILL = {"_process", "_stop", "_watch", "testing"}
 MAY_READ_PROC = {
@@ -273,25 +273,17 @@ print({module!r}, "is not needed")
     assert "is not needed" in fresh(code)
 
 
-def test_nothing_is_imported_late_while_another_thread_may_fork() -> None:
+def test_what_every_program_may_need_is_imported_at_once() -> None:
     """In a child that is forked while another thread imports a module, importing that would never end."""
-    free = {"ctypes", "asyncio"}  # there already: since ownership is, or since a loop runs
+    late = {"ctypes", "asyncio"}  # the one is there already, the other since a loop runs
+    rare = {"psutil", "Scope"}
     for name, tree in TREES.items():
         if name.startswith(("leases.commands", "leases.cli", "leases._leasectl", "ownership.testing")):
             continue
-        nodes = list(ast.walk(tree))
-        late = [
-            node for one in nodes if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef) for node in ast.walk(one)
-        ]
-        gated = {
-            inner
-            for one in nodes
-            if isinstance(one, ast.With) and [ast.unparse(item) for item in one.items] == ["_fork_gate.gate"]
-            for inner in ast.walk(one)
-        }
-        for node in late:
-            if isinstance(node, ast.Import | ast.ImportFrom) and node not in gated:
-                assert {alias.name for alias in node.names} <= free, f"{name}:{node.lineno} imports late"
+        functions = [one for one in ast.walk(tree) if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)]
+        for node in (node for one in functions for node in ast.walk(one)):
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                assert {alias.name for alias in node.names} <= late | rare, f"{name}:{node.lineno} imports late"
     assert "ctypes" in dict(imports("ownership._inotify"))
 
 
