@@ -44,7 +44,9 @@ async def run(
     :param last: it lets something go, and is called although the task was cancelled before its turn came
     """
     if worker is not None:
-        return await _made(act, undo, clock, worker)
+        making = _made(act, undo, clock, worker)
+        del worker  # whose thread lives as long as anybody has it: no kept exception does
+        return await making
     try:
         slot = await _slots_here().take()
     except asyncio.CancelledError:
@@ -72,6 +74,7 @@ async def _hired(
             return await _made(act, undo, clock, worker)
         finally:
             worker.dismiss()
+            del worker
     finally:
         waits.cancel()
         slot.free()
@@ -95,6 +98,8 @@ async def _made(
     except BaseException:
         call.abandon(worker)
         raise
+    finally:
+        del worker  # as above
     return call.outcome()
 
 

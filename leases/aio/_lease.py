@@ -14,7 +14,7 @@ from leases._lease import LeaseLostError, StrPath
 from leases._lines import append_line as _append_line
 from leases.aio._clock import BreakableClock
 from leases.aio._held import Held
-from leases.aio._section import Section, Turns, patiently
+from leases.aio._section import Section, Turns, deadline_of, patiently
 from ownership import Claim, OwnerRecord, OwnerRef
 
 
@@ -166,9 +166,10 @@ async def append_line(
     if turns.section() is not None:
         await turns.run(append)
         return
+    clock = BreakableClock()
+    deadline = deadline_of(timeout, clock)
     turn = await turns.take(timeout)
     try:
-        clock = BreakableClock()
-        await turns.run(partial(patiently, lambda seconds: append(timeout=seconds), timeout, clock), clock)
+        await turns.run(partial(patiently, lambda seconds: append(timeout=seconds), deadline, clock), clock)
     finally:
         turn.release()

@@ -23,14 +23,18 @@ _Result = TypeVar("_Result")
 _SLICE = 0.05  # seconds from a cancellation to the end of the wait for the guard, at most
 
 
-def patiently(act: Callable[[float], _Result], timeout: float | None, clock: BreakableClock) -> _Result:
+def deadline_of(timeout: float | None, clock: BreakableClock) -> float:
+    """Until when a turn, and then the guard, are waited for together."""
+    return math.inf if timeout is None else clock.monotonic() + timeout
+
+
+def patiently(act: Callable[[float], _Result], deadline: float, clock: BreakableClock) -> _Result:
     """In a thread: *act*, given the seconds to wait for the guard; again and again, until that is broken off.
 
-    :raises GuardTimeoutError: somebody else was inside for *timeout* seconds
+    :raises GuardTimeoutError: somebody else was inside until *deadline*
     """
-    deadline = None if timeout is None else clock.monotonic() + timeout
     while True:
-        left = math.inf if deadline is None else deadline - clock.monotonic()
+        left = deadline - clock.monotonic()
         try:
             return act(max(0.0, min(left, _SLICE)))
         except GuardTimeoutError:
@@ -114,8 +118,9 @@ class Room:
         """In the loop: *member* is inside no more; again, this does nothing."""
         if self._is_last(member):
             self._turn.release()
-            if self.worker is not None:
-                self.worker.dismiss()
+            worker, self.worker = self.worker, None
+            if worker is not None:
+                worker.dismiss()
 
     def forget(self, member: object) -> None:
         """From any thread: *member* was dropped, and cannot leave by itself."""
@@ -163,18 +168,19 @@ class Section:
         try:
             outer = self.turns.section()
             room = None if outer is None else outer._room
+            clock = BreakableClock()
+            deadline = deadline_of(self._timeout, clock)
             if room is None:
                 room = Room(await self.turns.take(self._timeout), self._member)
             room.members.add(self._member)
             self._room = room
-            await self._enter(room)
+            await self._enter(room, deadline, clock)
         except BaseException:
             self._end()
             raise
 
-    async def _enter(self, room: Room) -> None:
-        clock = BreakableClock()
-        attempt = partial(patiently, partial(self._attempt, room), self._timeout, clock)
+    async def _enter(self, room: Room, deadline: float, clock: BreakableClock) -> None:
+        attempt = partial(patiently, partial(self._attempt, room), deadline, clock)
         await run(attempt, undo=room.undo, clock=clock, worker=room.worker)
         self.is_open = True
         _inside.set((*_inside.get(), ref(self)))

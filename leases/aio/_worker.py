@@ -68,17 +68,17 @@ def _work(calls: Calls) -> None:
         try:
             call = calls.get(timeout=_LINGER)
         except queue.Empty:
-            if rested is None or not _is_free(rested):
-                continue  # hired, and not told yet what to do
-            return
+            if rested is not None and _is_free(rested):
+                rested = None  # it ends with its worker: whoever has that still may give it something to do
+            continue
         if call is None:  # which the garbage collector may say of one that somebody has got hold of again
             if rested is None or _is_free(rested):
                 return
         elif isinstance(call, Worker):
-            if len(_resting) >= _RESTING:
-                return
-            rested = ref(call)
-            _resting[call] = True
+            rested = None
+            if len(_resting) < _RESTING:
+                rested = ref(call)
+                _resting[call] = True
         else:
             try:
                 call()

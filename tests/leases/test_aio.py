@@ -23,7 +23,7 @@ import leases
 import leases.aio as aio
 import ownership
 from leases import LeaseLostError, read_lines
-from leases.aio import _call, _worker
+from leases.aio import _call, _section, _worker
 from ownership import AlreadyOwnedError, GuardTimeoutError, OwnershipLostError, Verdict
 from ownership.testing import FakeClock
 from tests.support.processes import is_locked, open_descriptors, residue
@@ -983,6 +983,52 @@ def threads_inside(handles: list[aio.Lease]) -> Iterator[None]:
         ends.set()
         for thread in threads:
             thread.join()
+
+
+@pytest.mark.parametrize("dismissed", ["while many rest", "and has rested for long"])
+def test_a_thread_that_is_wanted_no_more_does_what_whoever_has_it_still_gives_it(
+    monkeypatch: pytest.MonkeyPatch, dismissed: str
+) -> None:
+    monkeypatch.setattr(_worker, "_RESTING", 0 if dismissed == "while many rest" else 8)
+    monkeypatch.setattr(_worker, "_LINGER", 0.01)
+    worker = _worker.Worker()
+    worker.dismiss()
+    calls = worker._calls
+    eventually(lambda: calls.empty() and not _worker._resting)
+    done = threading.Event()
+    worker.put(done.set)
+    assert done.wait(30)
+    before = {thread for thread in threading.enumerate() if thread.name == "leases-aio"}
+    del worker
+    eventually(lambda: len({one for one in before if one.is_alive()}) < len(before))
+
+
+@pytest.mark.parametrize("what", ["critical", "append_line"])
+def test_a_turn_and_the_guard_are_waited_for_together_no_longer_than_asked(tmp_path: Path, what: str) -> None:
+    told = list[float]()
+
+    async def main() -> None:
+        async with aio.acquire(tmp_path / "x", ttl=30) as lease:
+            critical = lease.lease.critical
+
+            def noted(timeout: float | None = 1.0) -> Any:
+                told.append(timeout or 0.0)
+                return critical(timeout)
+
+            with threads_inside([lease]), pytest.MonkeyPatch.context() as patched:
+                patched.setattr(lease.lease, "critical", noted)
+                patched.setattr(_section, "_SLICE", 5.0)
+                lock = await lease._turns.take(None)
+                asyncio.get_running_loop().call_later(0.2, lock.release)
+                with pytest.raises(GuardTimeoutError):
+                    if what == "critical":
+                        async with lease.critical(timeout=0.5):
+                            pytest.fail("both inside")
+                    await aio.append_line(lease, "x", timeout=0.5)
+
+    run(main())
+    assert told[0] == 0.5  # checked as it was given
+    assert 0 < told[1] <= 0.3 + 1e-6  # what was left of it once the turn had come
 
 
 @pytest.mark.parametrize("ends", [False, True])
