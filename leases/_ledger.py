@@ -75,6 +75,8 @@ class Ledger:
                     return view
             except FileNotFoundError:
                 self._view = None
+                if not os.path.isdir(os.path.dirname(self.path)):  # misspelled, rather than a roster without tasks
+                    raise
                 return None
 
     def _is_unchanged(self) -> bool:

@@ -70,7 +70,7 @@ class Roster:
         that was finished before its driver ended does either.
 
         :raises RecordError: what is at the path is no roster
-        :raises OSError: it cannot be read, or the registry is not there
+        :raises OSError: it cannot be read, or its directory or registry is not there
         :raises UnsafeDirectoryError: what is to be the registry is none
         """
         coroner, view = self._coroner(), self._ledger.read(sync=True)

@@ -21,6 +21,7 @@ _T = TypeVar("_T")
 BLOCK = 1 << 20  # bytes that are read at once
 _HEAD = 256  # bytes within which the first line ends
 _HINTS = {
+    errno.ENOENT: "check the spelling, or make the directory first",
     errno.ENOSPC: "make room on that filesystem",
     errno.EDQUOT: "make room in this account's quota",
     errno.EFBIG: "raise the limit of file sizes (ulimit -f)",

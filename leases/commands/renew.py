@@ -67,8 +67,9 @@ def _owner(path: str | None, registry: str | None) -> OwnerRef:
             if path is None or inspect(path, registry=registry or ref.registry).resource == ref.path:
                 return ref
     except LookupError as error:
+        fact = str(error).partition("; start it by")[0]
         hint = "start it by leasectl run --ttl SECONDS --no-auto-renew PATH -- CMD"
-        raise click.UsageError(f"{error}; {hint}", context) from None
+        raise click.UsageError(f"{fact}; {hint}", context) from None
     raise click.UsageError(f"LEASES_OWNER is about {shown(ref.path)}, not about {shown(path)}", context)
 
 

@@ -34,5 +34,6 @@ def refuse_crash_loop(resource: Resource, registry: str | None, seen: Inspection
             resource=resource.path,
             deaths=lately,
             hint=f"find out why they die; the oldest of these deaths counts for {_SECONDS - max(lately):.0f} s more; "
-            f"leasectl show {argument_of(resource.path, registry)}",
+            f"leasectl show {argument_of(resource.path, registry)}; if you ended them yourself, forget these deaths: "
+            f"leasectl run {argument_of(resource.path, registry)} -- true",
         )

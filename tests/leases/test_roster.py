@@ -1222,3 +1222,13 @@ def test_what_handlers_that_raise_one_after_the_other_leave_owned_the_next_chang
             break
     assert len(kept) > 50
     job.finish()
+
+
+def test_a_roster_in_a_directory_that_is_not_there_is_a_mistake_and_not_an_empty_one(tmp_path: Path) -> None:
+    roster = Roster(tmp_path / "misspelled" / "roster")
+    for look in (roster.restore, lambda: roster.task("a"), lambda: roster.start("a")):
+        with pytest.raises(FileNotFoundError) as missing:
+            look()
+        assert "misspelled" in str(missing.value)
+        assert "directory" in missing.value.__notes__[0]
+    assert Roster(tmp_path / "roster").restore() == ((), (), ())
