@@ -45,6 +45,7 @@ class Keeper:
         self._wake = Alarm()
         self._idle = False
         self._thread: threading.Thread | None = None
+        self._runs = False
         self._touched = self._ticked = time.monotonic()
         self._rounds = Rounds()
         self._patrol = Patrol(self._wake)
@@ -60,11 +61,11 @@ class Keeper:
         """
         self.holdings.add(holding)
         self._changes += 1
-        if self._thread is None:
+        if not self._runs:
             try:
                 self._ensure_thread(holding.primary.path)
             finally:
-                if self._thread is None:
+                if not self._runs:
                     self.holdings.discard(holding)
         UNSETTLED.add(holding)
         if self._idle:
@@ -101,17 +102,18 @@ class Keeper:
 
     def tidy(self) -> None:
         """A call that owns nothing is over: keep no directory open for it."""
-        if self._thread is None:
+        if not self._runs:
             forget_unused()
 
     def _ensure_thread(self, path: str) -> None:
         try:
             with self._mutex:
-                if self._thread is None or not self._thread.is_alive():  # or a signal handler raised as it was started
+                if not self._runs:  # or a signal handler raised as it was started: that one ends, should it run
                     if self._thread is None:
                         atexit.register(_leave, os.getpid())
                     self._thread = threading.Thread(target=self._run, name="ownership-keeper", daemon=True)
                     self._thread.start()
+                    self._runs = True
         except RuntimeError as error:
             if error.__context__ is not None:  # what a signal handler raised, and Thread.start() made another one of
                 raise error.__context__ from None
