@@ -834,14 +834,15 @@ def test_a_keeper_that_cannot_be_started_fails_the_acquire_and_leaves_nothing(
     tmp_path: Path,
 ) -> None:
     body = """
+    import _thread
     resource = sys.argv[1]
-    original = threading.Thread.start
-    def refuse(self):
+    original = _thread.start_new_thread
+    def refuse(*_):
         raise RuntimeError("can't start new thread")
-    threading.Thread.start = refuse
+    _thread.start_new_thread = refuse
     first = attempt(ownership.acquire, resource)
     left = sorted(os.listdir(os.path.dirname(resource) + "/.leases"))
-    threading.Thread.start = original
+    _thread.start_new_thread = original
     second = attempt(lambda: ownership.acquire(resource).release())
     say([first, left, second])
     """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import gc
 import os
 import threading
@@ -376,10 +377,10 @@ def test_a_thread_that_cannot_be_started_withdraws(tmp_path: Path) -> None:
     """K55: without its keeper nobody owns."""
 
     def without_threads() -> Any:
-        def refuse(self: object) -> None:
+        def refuse(*_: object) -> None:
             raise RuntimeError("can't start new thread")
 
-        threading.Thread.start = refuse  # type: ignore[method-assign]
+        _thread.start_new_thread = refuse  # type: ignore[assignment]
         return taken(tmp_path / "x")
 
     error = elsewhere(without_threads)
