@@ -5,7 +5,6 @@ It also walks the rounds of every fence. It never waits for a guard, and it goes
 
 from __future__ import annotations
 
-import _thread
 import atexit
 import errno
 import os
@@ -45,7 +44,7 @@ class Keeper:
         self._mutex: Any = threading.RLock()  # a signal handler may come here too
         self._wake = Alarm()
         self._idle = False
-        self._threads: list[int] = []  # one, once it was started
+        self._thread: threading.Thread | None = None
         self._touched = self._ticked = time.monotonic()
         self._rounds = Rounds()
         self._patrol = Patrol(self._wake)
@@ -61,11 +60,11 @@ class Keeper:
         """
         self.holdings.add(holding)
         self._changes += 1
-        if not self._threads:
+        if self._thread is None:
             try:
                 self._ensure_thread(holding.primary.path)
             finally:
-                if not self._threads:
+                if self._thread is None:
                     self.holdings.discard(holding)
         UNSETTLED.add(holding)
         if self._idle:
@@ -102,17 +101,20 @@ class Keeper:
 
     def tidy(self) -> None:
         """A call that owns nothing is over: keep no directory open for it."""
-        if not self._threads:
+        if self._thread is None:
             forget_unused()
 
     def _ensure_thread(self, path: str) -> None:
         try:
             with self._mutex:
-                if not self._threads:
+                if self._thread is None:
+                    thread = threading.Thread(target=self._run, name="ownership-keeper", daemon=True)
+                    thread.start()
+                    self._thread = thread
                     atexit.register(_leave, os.getpid())
-                    # started and noted in one step: Thread.start() waits, where a signal handler may raise
-                    self._threads.extend(map(_thread.start_new_thread, (self._run,), ((),)))
         except RuntimeError as error:
+            if error.__context__ is not None:  # what a signal handler raised, and Thread.start() made another one of
+                raise error.__context__ from None
             raise explained(
                 OSError(errno.ENOMEM, f"the keeper's thread cannot be started: {error}"),
                 path,
@@ -122,7 +124,6 @@ class Keeper:
     def _run(self) -> None:
         if hasattr(signal, "pthread_sigmask"):  # signals are for the program's own threads
             signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
-        threading.current_thread().name = "ownership-keeper"
         while True:
             try:
                 self._rest()

@@ -834,15 +834,14 @@ def test_a_keeper_that_cannot_be_started_fails_the_acquire_and_leaves_nothing(
     tmp_path: Path,
 ) -> None:
     body = """
-    import _thread
     resource = sys.argv[1]
-    original = _thread.start_new_thread
-    def refuse(*_):
+    original = threading.Thread.start
+    def refuse(self):
         raise RuntimeError("can't start new thread")
-    _thread.start_new_thread = refuse
+    threading.Thread.start = refuse
     first = attempt(ownership.acquire, resource)
     left = sorted(os.listdir(os.path.dirname(resource) + "/.leases"))
-    _thread.start_new_thread = original
+    threading.Thread.start = original
     second = attempt(lambda: ownership.acquire(resource).release())
     say([first, left, second])
     """

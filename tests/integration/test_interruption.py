@@ -714,45 +714,6 @@ def test_a_process_that_exits_with_a_claim_leaves_it_to_the_next_one(tmp_path: P
     assert not residue(resource)
 
 
-KEEPERS = (
-    TOOLS
-    + """
-def keepers():
-    return [thread.name for thread in threading.enumerate()].count("ownership-keeper")
-
-faults = []
-for number in range(1, 5000, 3):
-    reading, writing = os.pipe()
-    child = os.fork()  # with no keeper so far
-    if child == 0:
-        interrupter = Interrupter(interrupt)
-        try:
-            interrupter.run(number, lambda: ownership.acquire(resource).release())
-        except Interruption:
-            pass
-        with ownership.acquire(resource, timeout=20), ownership.acquire(other):
-            eventually(lambda: keepers() == 1)
-        os.write(writing, interrupter.point.encode() or b"-")
-        os._exit(0)
-    os.close(writing)
-    point = os.read(reading, 4096)
-    os.close(reading)
-    if os.waitpid(child, 0)[1]:
-        faults.append(number)
-    if point == b"-":
-        break
-say([number, faults])
-"""
-)
-
-
-def test_wherever_the_first_call_is_broken_off_there_is_one_keeper_in_the_end(tmp_path: Path) -> None:
-    with running(KEEPERS, tmp_path / "x", tmp_path / "y") as program:
-        number, faults = program.hear()
-    assert faults == []
-    assert number > 150
-
-
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
 @pytest.mark.parametrize("how", ["acquire", "replace"])
 def test_what_is_broken_off_again_while_it_is_given_up_is_given_up_by_the_keeper(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import _thread
 import gc
 import os
 import threading
@@ -377,10 +376,10 @@ def test_a_thread_that_cannot_be_started_withdraws(tmp_path: Path) -> None:
     """K55: without its keeper nobody owns."""
 
     def without_threads() -> Any:
-        def refuse(*_: object) -> None:
+        def refuse(self: object) -> None:
             raise RuntimeError("can't start new thread")
 
-        _thread.start_new_thread = refuse  # type: ignore[assignment]
+        threading.Thread.start = refuse  # type: ignore[method-assign]
         return taken(tmp_path / "x")
 
     error = elsewhere(without_threads)
