@@ -61,7 +61,7 @@ def everywhere(operation: Callable[[], object], check: Callable[[Callable[[], No
     raise AssertionError
 
 
-@pytest.mark.parametrize("step", [5, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("step", [9, pytest.param(1, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("followed", [True, False])
 def test_a_child_that_is_forked_from_an_acquire_acquires_nothing_in_the_name_of_its_parent(
     tmp_path: Path, step: int, followed: bool
@@ -87,7 +87,7 @@ def test_a_child_that_is_forked_from_an_acquire_acquires_nothing_in_the_name_of_
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
-@pytest.mark.parametrize("step", [5, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("step", [9, pytest.param(1, marks=pytest.mark.slow)])
 def test_a_child_that_is_forked_from_a_call_on_a_claim_changes_nothing(
     tmp_path: Path, step: int, operation: Callable[[Claim], None]
 ) -> None:
