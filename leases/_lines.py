@@ -12,7 +12,7 @@ from typing import Any
 
 from leases import _forks
 from leases._arguments import checked_path
-from leases._disk import sync, sync_directory
+from leases._disk import sync_directory
 from leases._lease import Lease, StrPath
 from leases._short_write import short_write
 from ownership import Claim
@@ -201,7 +201,7 @@ def _cut_torn(descriptor: int, path: str, forks: int) -> int:
 
 def _sync(descriptor: int, path: str) -> None:
     try:
-        sync(descriptor)
+        os.fsync(descriptor)
         found = os.fstat(descriptor)
         if (found.st_dev, found.st_ino) not in _named:
             sync_directory(os.path.dirname(path))

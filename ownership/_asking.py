@@ -117,7 +117,7 @@ class Asking:
         try:
             return self._stands()
         except (OSError, OwnershipError, DirectoryChanged):
-            return True  # it cannot be told now
+            return False  # it cannot be told now
 
     def _stands(self) -> bool:
         return any(part.is_there() for part in self.holding.parts)

@@ -88,6 +88,8 @@ def running(
 
     Also one whose lease has ``expired`` (see its ``verdict``): it may go on until somebody takes over.
 
+    Not guaranteed: one that cannot be looked at; :func:`inspect_all` tells of the ``error``.
+
     :param registry: *directory* is a shared registry itself
     """
     looked = inspect_all(directory, registry=registry, clock=clock, processes=processes)
@@ -130,7 +132,8 @@ def inspect_all(
 def lock_directories(directory: StrPath, *, registry: bool = False) -> list[str]:
     """The lock directories of *directory* that are there, every account's; *directory* itself if it is one.
 
-    Also what stands where ours should be and is none, so that nobody takes that for a directory without owners.
+    Also what stands where ours should be and is none, or cannot be looked at: nobody is to take that for a directory
+    without owners.
     """
     path = os.path.realpath(spelled_path(directory, "directory"))
     if not os.path.isdir(path):
@@ -149,8 +152,8 @@ def _in_the_way(parent: str) -> Iterator[str]:
     except UnsafeDirectoryError as error:
         if error.resource is not None and os.fspath(error.resource) != parent:
             yield os.fspath(error.resource)
-    except OSError:  # another account's, for instance
-        pass
+    except OSError:  # that it cannot be looked at, whoever lists it is told
+        yield os.path.join(parent, DIRECTORY)
 
 
 def listable(path: str, *, registry: bool) -> Place:

@@ -29,6 +29,7 @@ from ownership._verdict import is_our_process
 from ownership._waiting import Waiter, timed_out
 from ownership._withdrawal import give_up
 
+_AGAIN = 0.05  # seconds between looks at our own request that cannot be taken
 _LOOK = 0.5  # seconds between looks at our own request, which somebody may have deleted
 _LEEWAY = 10.0  # seconds beyond what is needed at the most
 
@@ -147,8 +148,10 @@ class Replacement(Acquisition):
         if now < self.patient_until:
             until = min(self.patient_until, self.deadline, now + _LOOK)
             self.waiter.wait(refused.place, refused.resource, refused.examined, until)
-        else:
+        elif self.asking.may_stop():
             self._stop(refused, owner)
+        else:  # the next look inside the guard tells why, or another one can
+            self.clock.wait(min(_AGAIN, self.deadline - now))
 
     def _owner_to_ask(self, refused: Refused) -> OwnerIdentity:
         examined = refused.examined

@@ -7,7 +7,7 @@ import re
 import signal
 import subprocess  # now, since a child that is forked while another thread imports it would wait for ever
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from ownership._claim import Claim
 from ownership._clock import Clock
@@ -19,9 +19,6 @@ from ownership._sockets._errors import StartError, StartTimeoutError
 from ownership._sockets._nursery import look_after
 from ownership._system import NO_FOLLOW
 from ownership._verdict import Verdict
-
-if TYPE_CHECKING:
-    from subprocess import Popen
 
 LOG, LABEL = ".stderr", "starts"
 SUFFIX = ".start"  # of the resource that whoever starts owns meanwhile
@@ -82,8 +79,8 @@ class Starting:
         :raises StartError: it ended, and nobody owns the resource
         :raises StartTimeoutError: it lives, and *attempt* gave nothing until *deadline*
         """
-        child: Popen[bytes] | None = None
-        parked = False
+        child: subprocess.Popen[bytes] | None = None
+        comes = True  # what was started may still serve, however this call ends
         try:
             child = self._spawn()
             start_id = self._processes.observe(child.pid).start_id
@@ -91,26 +88,26 @@ class Starting:
             pause = _QUICK
             while True:
                 ended = child.poll()  # before the attempt: what has ended may have answered before
+                comes = ended is None
                 if (reached := attempt()) is not None:
+                    comes = False
                     return reached
                 if ended and not is_owned():
                     raise self._failed(ended)
                 left = deadline - self._clock.monotonic()
                 if left <= 0:
-                    parked = ended is None
                     raise self._late(child)
                 self._clock.wait(min(pause, left))
                 pause = min(pause * 1.5, _SLOW)
         finally:
-            if child is not None and parked:  # it may still come: until then nobody is to start another one
+            if child is not None and comes:  # until it has, or has ended, nobody is to start another one
                 look_after(child, is_owned, self._claim.release)
             else:
                 if child is not None:
                     look_after(child)
                 self._claim.release()
 
-    def _spawn(self) -> Popen[bytes]:
-
+    def _spawn(self) -> subprocess.Popen[bytes]:
         self._logs.sweep()
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | NO_FOLLOW
         with open(self._log, "wb", opener=lambda path, _: os.open(path, flags, 0o600)) as stderr:
@@ -135,7 +132,7 @@ class Starting:
         self._claim.release(f"not started: exit {returncode}")
         return start_error(self._resource, returncode, self._log)
 
-    def _late(self, child: Popen[bytes]) -> StartTimeoutError:
+    def _late(self, child: subprocess.Popen[bytes]) -> StartTimeoutError:
         command = printable(" ".join(self._command))[:200]
         unreported = _CHILD is not None and signal.getsignal(_CHILD) is signal.SIG_IGN
         if child.returncode is None:

@@ -183,6 +183,19 @@ def test_neither_is_who_reclaims_what_is_in_a_directory_of_roots(open_directory:
     assert found.error.hint == "run it as root (its owner), or share a registry between the accounts"
 
 
+def test_a_directory_that_can_be_listed_but_not_searched_is_not_one_without_owners(home: Path) -> None:
+    def look() -> Any:
+        with ownership.acquire(home / "x"):
+            home.chmod(0o400)
+            try:
+                found = [*ownership.inspect_all(home), *(one for one, _ in ownership.reclaim_all(home))]
+                return [(type(one.error), one.verdict) for one in found]
+            finally:
+                home.chmod(0o700)
+
+    assert elsewhere(look, uid=NOBODY) == [(PermissionError, Verdict.UNKNOWN)] * 2
+
+
 def test_a_reused_pid_of_root_does_not_pin_a_users_record(home: Path) -> None:
     """K15: pid 1 cannot be signalled, but its start id can be compared."""
     plant(home / "x", record(1, start_id="linux:4cf94a06-0000-4000-8000-000000000000:1:1:1"))

@@ -296,6 +296,7 @@ def test_a_server_is_started_once_for_all_tasks_and_survives_who_gave_up(tmp_pat
 import sys, time
 sys.path[:0] = [{leases.__file__.rpartition("/leases/")[0]!r}]
 import ownership
+open(sys.argv[1] + ".starts", "a").write("one ")
 time.sleep(0.3)
 with ownership.listen(sys.argv[1]) as owned:
     while True:
@@ -321,11 +322,13 @@ with ownership.listen(sys.argv[1]) as owned:
         say(await asyncio.gather(*(one() for _ in range(8))))
         server = ownership.find(sys.argv[1])
         say([sent.signal for sent in ownership.stop(server, grace=30.0).signalled])
+        say(open(sys.argv[1] + ".starts").read())
     asyncio.run(main())
     """
     with running(body, tmp_path / "s", server) as client:
         assert client.hear() == ["x"] * 8
         assert client.hear() == ["SIGTERM"]  # which the thread that started it has not blocked
+        assert client.hear() == "one "  # nobody is left who was started besides
 
 
 STOPPED_INSIDE = """

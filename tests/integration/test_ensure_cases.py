@@ -19,6 +19,7 @@ import pytest
 import leases
 import ownership
 from ownership import Verdict
+from ownership._clock import SystemClock
 from ownership._sockets._ensuring import _may_be_served_anew
 from tests.support.namespaces import NOBODY, elsewhere, needs_linux_root
 from tests.support.processes import HERD, ROOT, eventually, lock_directory, run, running, state_of
@@ -157,6 +158,23 @@ def test_a_signal_that_ended_the_start_is_told(path: Path) -> None:
         with pytest.raises(ownership.StartError):
             ownership.ensure(path, command(path, "fail"))
     assert len(list(lock_directory(path).glob("*.stderr"))) == 4  # they do not pile up
+
+
+def test_whoever_is_interrupted_while_it_starts_one_lets_nobody_start_another(path: Path) -> None:
+    """What was started comes all the same."""
+
+    class Interrupted(SystemClock):
+        def wait(self, seconds: float, poller: Any = None) -> bool:
+            if starts(path):
+                raise KeyboardInterrupt
+            return super().wait(seconds, poller)
+
+    with pytest.raises(KeyboardInterrupt):
+        ownership.ensure(path, command(path, "late"), 60.0, clock=Interrupted())
+    with pytest.raises(ownership.StartTimeoutError, match=f"what it has started is pid {starts(path)[0]}"):
+        ownership.ensure(path, command(path), 1.0)
+    path.with_name("app.sock.go").touch()
+    assert [heard(ownership.ensure(path, command(path), 60.0))] == starts(path)
 
 
 def test_if_whoever_starts_is_killed_another_client_goes_on(path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import threading
@@ -406,6 +407,21 @@ def test_an_asker_that_was_withdrawn_asks_and_stops_nobody_whatever_came_before_
             assert "value" in other.do("verify", path)
         else:
             assert old.process.poll() is None
+
+
+def test_nobody_is_stopped_by_an_asker_that_cannot_look_whether_it_was_withdrawn(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unreadable(_: Asking) -> bool:
+        raise OSError(errno.EIO, "the disk is broken")
+
+    with owner(path) as old:
+        monkeypatch.setattr(Asking, "_stands", unreadable)
+        with pytest.raises(AcquireTimeoutError):
+            ownership.replace(path, grace=0.1, timeout=1)
+        assert old.process.poll() is None
+        monkeypatch.undo()
+        ownership.replace(path, grace=0.1).release()
 
 
 def test_a_gate_that_is_closed_between_term_and_kill_keeps_the_owner_from_being_killed(path: Path) -> None:
