@@ -1153,28 +1153,44 @@ def test_wherever_a_handler_forks_what_the_child_writes_late_counts_for_nothing(
     job.finish()
 
 
-def test_threads_wait_for_each_other_no_longer_than_for_other_processes(tmp_path: Path) -> None:
-    path, refused = tmp_path / "roster", list[AlreadyOwnedError]()
-    roster = Roster(path, timeout=0.5)
-    roster.start("done").finish()
+class Jumping(ownership.testing.FakeClock):
+    """A minute passes as soon as that many threads know until when they may wait."""
 
-    def start(number: int) -> None:
-        try:
-            roster.start(f"{number}")
-        except AlreadyOwnedError as error:
-            refused.append(error)
+    def __init__(self, threads: int) -> None:
+        super().__init__()
+        self._asked = set[int]()
+        self._threads = threads
+        self.all_know = threading.Event()
 
-    with Contender() as other:
-        assert "value" in other.do("acquire", path)
-        threads = [threading.Thread(target=start, args=(number,)) for number in range(8)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert [error.record.pid for error in refused if error.record] == [other.pid] * 8
-        waited = [error for error in refused if "waited" in error.message]
-        assert len(waited) < 4  # the others' time was over when it was their turn
-    roster.start("after").finish()
+    def monotonic(self) -> float:
+        now = super().monotonic()
+        self._asked.add(threading.get_ident())
+        if len(self._asked) == self._threads and not self.all_know.is_set():
+            self.advance(60)
+            self.all_know.set()
+        return now
+
+
+def test_threads_wait_for_each_other_no_longer_than_for_other_processes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, path, waits, acquire = Jumping(8), tmp_path / "roster", list[float](), ownership.acquire
+
+    def acquiring(*args: Any, timeout: float, **kwargs: Any) -> ownership.Claim:
+        waits.append(timeout)
+        clock.all_know.wait(60)  # whoever is first has its turn for that long
+        return acquire(*args, timeout=timeout, **kwargs)
+
+    monkeypatch.setattr(ownership, "acquire", acquiring)
+    roster = Roster(path, timeout=10, clock=clock)
+    threads = [threading.Thread(target=roster.start, args=(f"{number}",)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert waits[0] == 10
+    assert waits[1:] == [0] * 7  # their time was over when it was their turn
+    assert {roster.task(f"{number}").state for number in range(8)} == {"running"}
 
 
 def test_who_gives_up_waiting_leaves_nothing_behind(tmp_path: Path) -> None:
