@@ -28,7 +28,7 @@ from ownership import AlreadyOwnedError, InvalidRecordError, UnsupportedRecordEr
 from ownership._pulse import ProcessPulse
 from ownership.testing import FakeProcessTable
 from tests.support.injection import Interrupter, forking
-from tests.support.processes import Contender, eventually, is_locked
+from tests.support.processes import eventually, is_locked
 from tests.support.records import snapshot
 
 PATIENCE = 30.0
