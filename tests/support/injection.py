@@ -407,7 +407,7 @@ class Actor:
         """Say what kinds of files are open, after everything was done once more without a fault and given up."""
         self._acquire(timeout=10).release()  # somebody else may be trying at this moment
         gc.collect()
-        _say({"open": sorted(kind_of(number) for number in os.listdir("/proc/self/fd"))})
+        _say({"open": kept_open()})
 
     def acquire(self) -> None:
         """Acquire; let others look while the outcome stands; then the same again."""
@@ -514,7 +514,7 @@ class Actor:
         """What is open in the end, of somebody who does not own the path."""
         self.ownership.acquire(f"{self.path}-too").release()  # the witness is there in any case then
         gc.collect()
-        _say({"open": sorted(kind_of(number) for number in os.listdir("/proc/self/fd"))})
+        _say({"open": kept_open()})
 
     def replace(self) -> None:
         """Ask an owner to go, a child of ours that ends once it is asked, or with us."""
@@ -589,6 +589,15 @@ def kind_of(number: str) -> str:
         return "the listing itself"
     kind = re.sub("[0-9a-f]{32}|[0-9]+", "N", os.path.basename(path).removesuffix(" (deleted)"))
     return "#N" if kind.endswith(".new") else kind  # the same file, made in the other form
+
+
+def kept_open() -> list[str]:
+    """The kinds of files that we have open all the time, not those that another thread reads at the moment."""
+    looks = []
+    for _ in range(3):
+        looks.append(collections.Counter(kind_of(number) for number in os.listdir("/proc/self/fd")))
+        time.sleep(0.02)
+    return sorted((looks[0] & looks[1] & looks[2]).elements())
 
 
 def _outcome(function: Callable[[], Any]) -> str:
