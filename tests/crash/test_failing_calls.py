@@ -87,7 +87,7 @@ def look(scene: Scene, scenario: Scenario, resources: list[Path], said: list[Any
 def test_a_call_that_fails_gives_a_typed_error_and_leaves_nothing_owned(
     scene: Scene, scenario: Scenario, named: bool
 ) -> None:
-    sweep(scene, scenario, named, ("EIO", "ENOSPC"), limit=12)
+    sweep(scene, scenario, named, ("EIO", "ENOSPC"), limit=8)
 
 
 @pytest.mark.slow

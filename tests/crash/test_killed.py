@@ -38,7 +38,7 @@ def kill(scene: Scene, scenario: Scenario, named: bool, point: Point) -> None:
 def test_whoever_dies_at_a_changing_call_leaves_the_resource_free_and_the_directory_clean(
     scene: Scene, scenario: Scenario, named: bool
 ) -> None:
-    sweep(scene, scenario, named, limit=16)
+    sweep(scene, scenario, named, limit=12)
 
 
 @pytest.mark.slow
