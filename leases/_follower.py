@@ -120,6 +120,14 @@ class Follower:
 
     def _look(self, hints: frozenset[str]) -> None:
         """One look at every task: at its driver first, at its lines second."""
+        told = [tell for one in list(self._followed) for tell in one.glances()]
+        try:
+            self._look_at_all(hints)
+        finally:
+            for tell in told:
+                tell()
+
+    def _look_at_all(self, hints: frozenset[str]) -> None:
         view = self._seen = self._ledger.read() or self._seen  # of one that was deleted what was seen last stands
         open_ = {by for name in self._names() if (by := self._driver(view, name))}
         dead = {by: judgement for by in open_ if view and (judgement := self._judged(view, by, hints)).verdict.is_dead}

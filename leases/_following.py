@@ -34,15 +34,17 @@ class Following:
         task: Task,
         callback: Callable[[Task], object] | None,
         leave: Callable[[Following], object],
+        look: Callable[[], object],
     ) -> None:
         self._path = path
         self.callback = None if callback is None else Inheriting(callback)
-        self._leave = leave
+        self._leave, self._look = leave, look
         self._cancelled = False
         self.stands: bool | None = None  # False: follow() raised; None: neither that nor returned so far
         self._process = os.getpid()
         self._over = False
         self._listeners: list[Callable[[], object]] = []
+        self._glances: list[Callable[[], object]] = []  # of whoever waits for one more look, each taken out once
         self.last: Task = task
         self.last_error: Exception | None = None
 
@@ -59,7 +61,7 @@ class Following:
     def wait(self, timeout: float | None = None) -> Task:
         """Wait for the end of the task; the task as it ended.
 
-        :param timeout: seconds, ``None`` for ever
+        :param timeout: seconds, ``None`` for ever. When they are over it is looked at once more: 0 is one look
         :raises TaskTimeoutError: it had not ended by then; it is followed on
         :raises ValueError: *timeout* is no number of seconds
         :raises RuntimeError: called in a forked child, or it was cancelled
@@ -72,11 +74,28 @@ class Following:
         seconds = -1 if timeout is None else min(timeout, threading.TIMEOUT_MAX)
         try:
             self._listeners.append(lock.release)
-            if not self._over and not lock.acquire(timeout=seconds) and not self._over:
+            if not self._over and not lock.acquire(timeout=seconds) and not self._has_ended_now():
                 raise self._too_late(timeout)
         finally:
             self._forget(lock.release)
         return self._result()
+
+    def _has_ended_now(self) -> bool:
+        """By a look that begins after this call."""
+        lock = threading.Lock()
+        lock.acquire()
+        self._glances.append(lock.release)
+        if not self._over:
+            self._look()
+            lock.acquire()
+        return self._over
+
+    def glances(self) -> list[Callable[[], object]]:
+        """Who is to be told when the look that begins now is over."""
+        found: list[Callable[[], object]] = []
+        while self._glances:
+            found.append(self._glances.pop())
+        return found
 
     def _forget(self, listener: Callable[[], object]) -> None:
         try:
@@ -142,7 +161,7 @@ class Following:
 
     def _settle(self) -> None:
         self._over = True
-        for listener in list(self._listeners):
+        for listener in [*self._listeners, *self.glances()]:
             listener()
 
     def __repr__(self) -> str:

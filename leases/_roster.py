@@ -238,7 +238,8 @@ class Roster:
         state = view.get(name)
         if state is None:
             raise LookupError(f"{self.path}: no task {name!r}")
-        one = Following(self._ledger.path, self._coroner().task(view, state), callback, self._follower.leave)
+        now = self._coroner().task(view, state)
+        one = Following(self._ledger.path, now, callback, self._follower.leave, self._follower.wake)
         try:
             self._follower.add(one, state)
             one.stands = True  # the last step, as the other is the first: no signal handler comes between
@@ -250,7 +251,7 @@ class Roster:
     def wait(self, task: Task | str, timeout: float | None = None) -> Task:
         """Wait for the end of a task; the task as it ended. See :meth:`follow`.
 
-        :param timeout: seconds, ``None`` for ever
+        :param timeout: seconds, ``None`` for ever; 0 is one look
         :raises TaskTimeoutError: it had not ended by then
         """
         timeout = checked_timeout(timeout)

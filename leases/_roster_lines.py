@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import json
+import re
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -224,8 +225,19 @@ class Lines:
         """The same, without what is superseded."""
         named = {line["by"] for line in self.tasks.values()}
         drivers = [{"driver": told} for by, told in self.drivers.items() if by in named]
-        lines = [_json(line, strict=False) for line in (*drivers, *self.tasks.values())]  # what was read can be written
+        lines = [_rewritten(line) for line in (*drivers, *self.tasks.values())]
         return b"\n".join([head(generation, self.top)[:-1], *lines, b""])
+
+
+def _rewritten(line: dict[str, Any]) -> bytes:
+    """What was read can be written: a number too great for us is still one, not the word that JSON does not have."""
+    try:
+        return _json(line)
+    except ValueError:
+        return _OUTSIDE_STRINGS.sub(lambda found: found[1] or b"1e999", _json(line, strict=False))
+
+
+_OUTSIDE_STRINGS = re.compile(rb'("(?:[^"\\]|\\.)*")|Infinity')
 
 
 def _counts(told: dict[str, Any], known: dict[str, Any]) -> bool:

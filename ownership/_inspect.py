@@ -111,7 +111,10 @@ def inspect_all(
     :raises OSError: *directory* itself cannot be listed
     """
     examiner = examiner_of(clock, processes)
-    for path in lock_directories(directory, registry=registry):
+    paths = lock_directories(directory, registry=registry)
+    if not registry:
+        yield from _unsafe(os.path.realpath(spelled_path(directory, "directory")), paths)
+    for path in paths:
         try:
             place = listable(path, registry=registry)
             names = sorted(place.directory.names(".json"))
@@ -127,6 +130,19 @@ def inspect_all(
                 continue
             if one.verdict is not Verdict.FREE:  # else it left while we were listing
                 yield one
+
+
+def _unsafe(parent: str, lock_directories: list[str]) -> Iterator[Inspection]:
+    """That others can replace what is in *parent*: what is said of it may be theirs, and nobody can own anything."""
+    if parent in lock_directories:
+        return
+    try:
+        locate(parent, looking=True)
+    except UnsafeDirectoryError as error:
+        if error.resource is not None and os.fspath(error.resource) == parent:
+            yield Inspection(Path(parent), Verdict.UNKNOWN, str(error), error=error)
+    except OSError:  # said below
+        pass
 
 
 def lock_directories(directory: StrPath, *, registry: bool = False) -> list[str]:

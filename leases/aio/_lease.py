@@ -123,7 +123,8 @@ class Lease(Held):
         """A block, for ``async with``, in which nobody can take over: see :meth:`ownership.Claim.critical`.
 
         Tasks that share this handle enter one after the other; those that are started inside it may enter it too, and
-        the guard is held until the last one has left. Keep it short: everybody waits, for whatever the body awaits too.
+        the guard is held until the last one has left. Tasks of another event loop wait, wherever they were started.
+        Keep it short: everybody waits, for whatever the body awaits too.
 
         :raises LeaseLostError: it was not ours any more
         :raises GuardTimeoutError: another process, or another task, was inside for *timeout* seconds

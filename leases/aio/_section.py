@@ -55,9 +55,9 @@ class Turns:
         return self._locks.setdefault(asyncio.get_running_loop(), asyncio.Lock())
 
     def section(self) -> Section | None:
-        """The one that this task is inside, or the task that started it."""
+        """The one that this task is inside, or the task of this loop that started it."""
         sections = (one() for one in _inside.get())
-        return next((one for one in sections if one is not None and one.turns is self and one.is_open), None)
+        return next((one for one in sections if one is not None and one.turns is self and one.lets_in), None)
 
     async def take(self, timeout: float | None) -> asyncio.Lock:
         """The turn, to be released.
@@ -92,6 +92,7 @@ class Room:
 
     :param turn: released when nobody is left, or this is dropped
     :param member: whoever opens it
+    :ivar loop: whose tasks may be inside
     :ivar members: who is inside
     """
 
@@ -99,7 +100,7 @@ class Room:
 
     def __init__(self, turn: asyncio.Lock, member: object) -> None:
         self._turn = turn
-        self._loop = asyncio.get_running_loop()
+        self.loop = asyncio.get_running_loop()
         self.members = {member}
         self.sections: list[AbstractContextManager[None]] = []
         self.worker = hire()
@@ -126,7 +127,7 @@ class Room:
         """From any thread: *member* was dropped, and cannot leave by itself."""
         if self._is_last(member):
             with suppress(RuntimeError):  # the loop is closed
-                self._loop.call_soon_threadsafe(self._turn.release)
+                self.loop.call_soon_threadsafe(self._turn.release)
 
     def _is_last(self, member: object) -> bool:
         if member not in self.members:
@@ -155,6 +156,12 @@ class Section:
         self._timeout = timeout
         self._member = object()
         self._used: dict[None, object] = {}  # by one ``async with`` at a time: whoever is first
+
+    @property
+    def lets_in(self) -> bool:
+        """Whether a task of the running loop that was started inside it may enter it too."""
+        room = self._room
+        return self.is_open and room is not None and room.loop is asyncio.get_running_loop()
 
     @property
     def worker(self) -> Worker | None:

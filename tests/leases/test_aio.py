@@ -814,6 +814,33 @@ def test_a_lease_may_be_used_by_several_loops(tmp_path: Path) -> None:
     run(lease.release())
 
 
+def test_what_is_started_inside_a_section_in_another_loop_waits_as_other_threads_do(tmp_path: Path) -> None:
+    order: list[str] = []
+
+    async def refused(lease: aio.Lease) -> None:
+        async with lease.critical(timeout=0.02):
+            pytest.fail("somebody is inside")
+
+    async def other(lease: aio.Lease) -> None:
+        async with lease.critical(timeout=30.0):
+            order.append("other")
+
+    async def main() -> None:
+        async with aio.acquire(tmp_path / "x", ttl=30.0) as lease:
+            async with lease.critical():
+                with pytest.raises(GuardTimeoutError):
+                    await asyncio.to_thread(lambda: asyncio.run(refused(lease)))
+                elsewhere = asyncio.create_task(asyncio.to_thread(lambda: asyncio.run(other(lease))))
+                await asyncio.sleep(0.1)
+                order.append("first")
+            await elsewhere
+            async with lease.critical(timeout=0):  # nobody's turn is left
+                pass
+
+    run(main())
+    assert order == ["first", "other"]
+
+
 def test_tasks_enter_one_after_the_other_in_their_order(tmp_path: Path) -> None:
     order: list[int] = []
 

@@ -237,3 +237,21 @@ def test_what_another_account_keeps_to_itself_is_no_failure(open_directory: Path
     assert code == 0
     assert ".leases-0" in text
     assert [row.split()[1] for row in text.splitlines()[1:]] == ["unusable", "gone"]
+
+
+@pytest.mark.parametrize("owned", [True, False])
+def test_a_directory_that_everybody_may_write_in_is_listed_as_unusable(
+    leasectl: Leasectl, open_directory: Path, owned: bool
+) -> None:
+    """As ``show`` and every acquire say: what is listed there may be anybody's."""
+    with contextlib.ExitStack() as stack:
+        if owned:
+            stack.enter_context(ownership.acquire(open_directory / "x"))
+        open_directory.chmod(0o777)
+        shown, said = leasectl("show", open_directory / "x"), leasectl("list", open_directory, "--json")
+        *others, last = sorted(said.json, key=lambda one: "error" in one)
+        assert (shown.code, said.code, last["resource"]) == (65, 65, str(open_directory))
+        assert last["hint"] == f"chmod o-w {open_directory}"
+        assert [one["verdict"] for one in others] == ["live"] * owned
+        open_directory.chmod(0o1777)
+        assert leasectl("list", open_directory).code == 0

@@ -665,6 +665,41 @@ def test_a_wait_that_takes_too_long_says_who_drives_it(two: Two) -> None:
     assert (timeout.value.exit_code, timeout.value.task.name) == (75, "a")
 
 
+@pytest.mark.parametrize("timeout", [0, 0.0001])
+def test_a_short_wait_is_one_look_at_least(two: Two, timeout: float) -> None:
+    """Whatever has ended before the call is told, by a handle of long ago too."""
+    one, other = two.their.start("a"), two.their.start("b")
+    following = two.our.follow("a"), two.our.follow("b")
+    for each in following:
+        with pytest.raises(TaskTimeoutError):
+            each.wait(timeout)
+    one.finish()
+    two.ours.kill(2000)
+    assert [each.wait(timeout).state for each in following] == ["finished", "lost"]
+    assert [two.our.wait(name, timeout).state for name in ("a", "b")] == ["finished", "lost"]
+    with pytest.raises(TaskTimeoutError) as running:
+        two.their.wait(other.name, timeout)  # who does not see that they have gone
+    assert running.value.task.state == "running"
+
+
+def test_a_look_that_fails_keeps_nobody_waiting(two: Two) -> None:
+    two.their.start("a")
+    following = two.our.follow("a")
+    two.path.write_bytes(b"nothing\n")
+    with pytest.raises(TaskTimeoutError):
+        following.wait(0)
+    eventually(lambda: isinstance(following.last_error, InvalidRecordError))
+
+
+def test_whoever_waits_while_it_is_cancelled_is_told(two: Two) -> None:
+    """In the very moment between the end of the time and the last look."""
+    two.their.start("a")
+    following = two.our.follow("a")
+    following._look = following.cancel
+    with pytest.raises(RuntimeError, match="not followed any more"):
+        following.wait(0)
+
+
 def test_what_is_followed_no_more_ends_nobody(two: Two) -> None:
     task, told = two.their.start("a"), []
     following, other = two.our.follow("a", told.append), two.our.follow("a")

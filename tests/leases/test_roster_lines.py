@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -81,10 +82,13 @@ def test_whatever_was_read_can_be_written_again() -> None:
     """A line of another program's, longer than ours may be, or with a number that JSON has no word for."""
     lines = Lines()
     long = "x" * MAX_DATA * 2
-    lines.take(state(data="D").line.replace(b'"D"', b'["%s",1e999]' % long.encode()))
+    lines.take(state(data="D").line.replace(b'"D"', b'["%s",1e999,-1e999,"Infinity\\"-Infinity"]' % long.encode()))
     again = Lines()
-    again.take(lines.whole(7).partition(b"\n")[2])
-    assert again.get("task") == lines.get("task") == state(data=[long, float("inf")])
+    whole = lines.whole(7).partition(b"\n")[2]
+    again.take(whole)
+    assert again.get("task") == lines.get("task")
+    assert again.get("task") == state(data=[long, float("inf"), float("-inf"), 'Infinity"-Infinity'])
+    json.loads(whole, parse_constant=pytest.fail)
 
 
 def test_the_greatest_token_is_known() -> None:
