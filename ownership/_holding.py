@@ -90,7 +90,7 @@ class Holding:
     ) -> _Result:
         """Run *action* under *part*'s guard; if the directory was replaced, in the one that is there now.
 
-        :raises DirectoryChanged: it was replaced, and *follow* is off
+        :raises DirectoryChanged: the path leads to another directory, or none, and *follow* is off
         """
         deadline = self.clock.monotonic() + wait
         if part.place is None:
@@ -103,11 +103,12 @@ class Holding:
                     part.place.directory.ensure_open()
                 return locked([part.guard], deadline, self.clock, action)
             except DirectoryChanged:
-                if not follow:
+                if not follow and not part.place.directory.is_at_path():  # else only the guard was replaced
                     raise
             if self.process != os.getpid():  # we were forked from it just now: it is our parent's
                 self.require_held()
-            part.follow()
+            if follow:
+                part.follow()
         raise OSError(11, "its lock directory keeps being changed from outside", part.resource.path)
 
     def _require_place(self, part: Part) -> None:
@@ -138,16 +139,16 @@ class Holding:
             if part.retired:
                 continue
             part.disclaim()
+            remove = partial(part.remove, how, reason, self.clock.wall_ns())
             try:
                 if part.stamped:
-                    remove = partial(part.remove, how, reason, self.clock.wall_ns())
                     self.under_guard(part, remove, wait=wait, follow=False)
             except Interrupting:  # this thread is inside; carried out when it leaves
                 part.guard.afterwards.append(lambda: self.withdraw_quietly(how, reason))
                 left = True
                 continue
             except (DirectoryChanged, FileNotFoundError):
-                pass  # the directory was deleted, and our record with it
+                part.anywhere(remove)  # the directory was deleted, and our record with it; or moved
             except (OSError, OwnershipError) as error:
                 failure = failure or error
                 continue

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from typing import Any
 
 from ownership import _fork
@@ -51,20 +52,26 @@ class Part:
         self.token, self.raw = token, raw
         self._put(place, guard)
 
-    def _leave_behind(self) -> None:
-        """If the directory was moved, it still names us as the owner of what is there now; best effort."""
+    def anywhere(self, action: Callable[[Hold], object], guard: Guard | None = None) -> None:
+        """*action* under the guard of a directory that its path does not lead to any more; best effort.
+
+        It was deleted; or moved, and then it may come back, and still name us as an owner.
+        """
         try:
-            locked([self.guard], 0.0, SYSTEM_CLOCK, self._clear, patient=False, anywhere=True)
+            locked([guard or self.guard], 0.0, SYSTEM_CLOCK, action, patient=False, anywhere=True)
         except (OSError, OwnershipError, DirectoryChanged, Busy, Interrupting):
             pass
-        self.place.leave(self)
-        self.place.move_out()
 
-    def _clear(self, hold: Hold) -> None:
-        found = self.place.directory.read(self.filename)
-        if found is not None and found[0] == self.raw:
-            self.place.directory.unlink(self.filename)
-        self.blank(hold, hold.read())
+    def _leave(self, place: Place, guard: Guard) -> None:
+        def clear(hold: Hold) -> None:
+            found = place.directory.read(self.filename)
+            if found is not None and found[0] == self.raw:
+                place.directory.unlink(self.filename)
+            self.blank(hold, hold.read(), place)
+
+        self.anywhere(clear, guard)
+        place.leave(self)
+        place.move_out()
 
     def _put(self, place: Place, guard: Guard) -> None:
         self.place: Place = place
@@ -221,10 +228,11 @@ class Part:
         self.place.directory.discard(self.filename)
         self.place.owned.drop(self.name, self)
 
-    def blank(self, hold: Hold, remembered: GuardState) -> None:
+    def blank(self, hold: Hold, remembered: GuardState, place: Place | None = None) -> None:
         """Take our name out of the guard: it would speak for whatever lies at the record's path when we own no more."""
-        owned = self.place.owned.token(self.name)  # another handle of ours may own it by now
-        self.place.owned.drop(self.name, self)
+        place = place or self.place
+        owned = place.owned.token(self.name)  # another handle of ours may own it by now
+        place.owned.drop(self.name, self)
         owner = remembered.owner
         ours = owner is not None and owner.instance_id == self.instance_id and remembered.token <= self.token
         if ours and owned in (None, self.token):
@@ -267,14 +275,21 @@ class Part:
             self.place.move_out()
 
     def follow(self) -> None:
-        """The path leads to another directory than the pinned one: that one was deleted or moved. Go along."""
+        """The path leads to another directory than the pinned one: that one was deleted or moved. Go along.
+
+        Two threads may do this at once, and a third give us up meanwhile.
+        """
         place = pinned(self.resource, self.registry)
-        if place is self.place:
+        before, guard = self.place, self.guard
+        if place is before or before is None:
             return
         place.enter(self)
         if not self.closed:
             place.owned.enter(self.name, self)
-        if place.owned is not self.place.owned:
-            self._leave_behind()
+        if place.owned is not before.owned:
+            self._leave(before, guard)
         self._put(place, place.guard(self.resource))
         self.signature, self.confirmed = None, False
+        if self.retired:
+            place.leave(self)
+            self.disclaim()

@@ -181,6 +181,6 @@ class Request(Part):
         if hold.read().requested:
             hold.clear_mark()
 
-    def blank(self, hold: Hold, remembered: GuardState) -> None:
+    def blank(self, hold: Hold, remembered: GuardState, place: Place | None = None) -> None:
         """The guard never named us."""
-        self.place.owned.drop(self.name, self)
+        (place or self.place).owned.drop(self.name, self)

@@ -9,13 +9,15 @@ import shutil
 import signal
 import threading
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import ownership
-from ownership import AlreadyOwnedError, Claim, OwnershipLostError, Verdict
+from ownership import AlreadyOwnedError, Claim, OwnershipLostError, Verdict, _keeper, _part
+from ownership._place import Place
 from tests.support.namespaces import NEW_PIDS, elsewhere, needs_linux_root, run, taken
 from tests.support.records import file_of, names, plant, record
 from tests.support.waiting import eventually
@@ -206,6 +208,78 @@ def test_a_reader_never_sees_a_partial_record(tmp_path: Path, claim: Claim) -> N
     thread.join()
     assert broken == []
     assert seen[0] > 0
+
+
+@pytest.mark.parametrize("end", ["release", "drop"])
+@pytest.mark.parametrize("damage", ["guards deleted", "directory moved away and back", "directory deleted"])
+def test_what_was_given_up_is_free_whatever_a_cleaner_took_before(tmp_path: Path, damage: str, end: str) -> None:
+    """Else a process that lives would hold it without knowing anything of it."""
+    folder, moved = tmp_path / ".leases", tmp_path / "moved"
+    claim: Claim | None = ownership.acquire(tmp_path / "x", also=[tmp_path / "y"])
+    assert claim is not None
+    match damage:
+        case "guards deleted":
+            for name in ("x", "y"):
+                file_of(tmp_path / name, "guard").unlink()
+        case "directory moved away and back":
+            folder.rename(moved)
+        case "directory deleted":
+            shutil.rmtree(folder, ignore_errors=True)
+    holding = claim._holding
+    if end == "release":
+        claim.release()
+    with pytest.warns(ResourceWarning) if end == "drop" else contextlib.nullcontext():
+        claim = None
+    eventually(lambda: holding not in _keeper.KEEPER.holdings)
+    if moved.exists():
+        if folder.exists():
+            folder.rename(tmp_path / "other")
+        moved.rename(folder)
+    for name in ("x", "y"):
+        assert isinstance(elsewhere(partial(taken, tmp_path / name)), int)
+        assert not file_of(tmp_path / name).exists()
+
+
+def test_two_threads_that_follow_a_moved_directory_take_nothing_out_of_the_new_one(
+    tmp_path: Path, claim: Claim, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The keeper is slow, and finds that the other one was faster."""
+    part, locked = claim._holding.part, _part.locked
+    (tmp_path / ".leases").rename(tmp_path / "moved")
+
+    def slow(*args: Any, **keywords: Any) -> None:
+        monkeypatch.undo()
+        claim.verify()  # as another thread
+        locked(*args, **keywords)
+
+    monkeypatch.setattr(_part, "locked", slow)
+    part.follow()
+    assert file_of(tmp_path / "x").exists()
+    assert part in part.place.users
+    assert part.place.witness.held
+    claim.verify()
+    assert not list((tmp_path / "moved").glob("*.json"))
+    assert isinstance(elsewhere(partial(taken, tmp_path / "x")), AlreadyOwnedError)
+
+
+def test_a_claim_that_is_released_while_it_is_followed_keeps_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    claim, enter = ownership.acquire(tmp_path / "x"), Place.enter
+    part = claim._holding.part
+    (tmp_path / ".leases").rename(tmp_path / "moved")
+
+    def slow(place: Place, user: object) -> None:
+        monkeypatch.undo()
+        claim.release()  # as another thread
+        enter(place, user)
+
+    monkeypatch.setattr(Place, "enter", slow)
+    part.follow()
+    assert part not in part.place.users
+    assert "x" not in part.place.owned
+    with ownership.acquire(tmp_path / "x") as other:
+        other.verify()
 
 
 # verify and loss
