@@ -85,9 +85,9 @@ class Roster:
         lost: list[Task] = []
         finished: list[Task] = []
         lists = {"running": running, "lost": lost, "finished": finished}
-        with uncollected(len(view.tasks) > _MANY):
-            for task in coroner.tasks(view):
-                lists[task.state].append(task)
+        tasks = coroner.tasks(view)
+        for task in uncollected(len(view.tasks) > _MANY, lambda: list(tasks)):
+            lists[task.state].append(task)
         return Restored(tuple(running), tuple(lost), tuple(finished))
 
     def task(self, name: str) -> Task:

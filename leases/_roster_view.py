@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+from collections.abc import Callable
+from typing import TypeVar
 
 from pydantic_core import from_json
 
@@ -10,23 +12,21 @@ from leases._roster_file import BLOCK, OpenRoster
 from leases._roster_lines import MAX_TOKEN, VERSION, Lines
 from ownership import InvalidRecordError, UnsupportedRecordError
 
+_Result = TypeVar("_Result")
 
-class uncollected:  # noqa: N801 reads as what it does
-    """While many objects are made that stay, the collector of cycles would look at all of them again and again.
+
+def uncollected(much: bool, act: Callable[[], _Result]) -> _Result:
+    """*act*; while many objects are made that stay, the collector of cycles would look at all of them again and again.
 
     :param much: whether there are many
     """
-
-    def __init__(self, much: bool) -> None:
-        self._much = much and gc.isenabled()
-
-    def __enter__(self) -> None:
-        if self._much:
-            gc.disable()
-
-    def __exit__(self, *_: object) -> None:
-        if self._much:
-            gc.enable()
+    if not much or not gc.isenabled():
+        return act()
+    try:
+        gc.disable()
+        return act()
+    finally:
+        gc.enable()
 
 
 class View(Lines):
@@ -73,8 +73,7 @@ class View(Lines):
         """
         found = file.stat()
         self.torn = False
-        with uncollected(found.st_size - self.offset > BLOCK):
-            self._read(file, found.st_size)
+        uncollected(found.st_size - self.offset > BLOCK, lambda: self._read(file, found.st_size))
         self.changed = found.st_size, found.st_mtime_ns
 
     def _read(self, file: OpenRoster, size: int) -> None:

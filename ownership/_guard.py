@@ -18,7 +18,8 @@ from ownership._directory import LockDirectory
 from ownership._errors import GuardTimeoutError, UnsupportedFilesystemError, explained
 from ownership._fork import Descriptor
 from ownership._models import NO_GUARD_STATE, GuardState
-from ownership._paths import Resource, shown
+from ownership._paths import Resource, quoted, shown
+from ownership._process import exists, is_zombie
 from ownership._system import UNSUPPORTED
 
 _Result = TypeVar("_Result")
@@ -95,6 +96,9 @@ class Guard:
         elif holder == os.getpid():
             who = f"this process itself (pid {holder}), by another thread or section"
             hint = "try again when its critical section is over; keep such sections short"
+        elif not exists(holder) or is_zombie(holder):
+            who = f"pid {holder}, which has ended; a process that it forked keeps the lock"
+            hint = f"find the process that has it open, and end it: fuser -v {quoted(self.path)}"
         return GuardTimeoutError(
             f"{self.resource.shown}: its guard {shown(self.path)} is busy, held by {who}; "
             "nobody could decide who owns it",

@@ -141,6 +141,32 @@ def test_an_owner_that_dies_is_followed_at_once_though_its_child_lives_on(tmp_pa
             os.kill(child, 9)
 
 
+def test_a_guard_that_a_child_of_a_killed_owner_keeps_is_told_as_that(tmp_path: Path) -> None:
+    """C code forked in the middle of a critical section, and no hook of ours ran."""
+    inside = """
+import ctypes
+with ownership.acquire(sys.argv[1]) as claim, claim.critical():
+    child = ctypes.CDLL(None).fork()
+    if child == 0:
+        signal.pause()
+    say(child)
+    signal.pause()
+"""
+    with running(inside, tmp_path / "x") as owner:
+        child = owner.hear()
+        try:
+            with pytest.raises(ownership.GuardTimeoutError, match=f"held by pid {owner.pid};") as busy:
+                ownership.acquire(tmp_path / "x")
+            owner.kill()
+            with pytest.raises(ownership.GuardTimeoutError, match="which has ended; a process that it forked") as busy:
+                ownership.acquire(tmp_path / "x")
+            assert busy.value.holder == owner.pid
+            assert "fuser -v" in busy.value.hint
+        finally:
+            os.kill(child, 9)
+        ownership.acquire(tmp_path / "x", timeout=30).release()
+
+
 FORKING = """
 resource, other = sys.argv[1:3]
 forks = int(sys.argv[3])

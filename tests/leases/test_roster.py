@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import functools
+import gc
 import hashlib
 import itertools
 import os
@@ -20,7 +21,7 @@ import pytest
 
 import leases
 import ownership
-from leases import Restored, Roster, Task, TaskLostError, TaskTakenError, TaskTimeoutError, _caller
+from leases import Restored, Roster, Task, TaskLostError, TaskTakenError, TaskTimeoutError, _caller, _roster
 from leases._change import Attempt, Change
 from leases._roster_file import OpenRoster, prepared
 from leases._roster_lines import FINISHED, RUNNING, State
@@ -1226,6 +1227,24 @@ def test_threads_wait_for_each_other_no_longer_than_for_other_processes(
     assert waits[0] == 10
     assert waits[1:] == [0] * 7  # their time was over when it was their turn
     assert {roster.task(f"{number}").state for number in range(8)} == {"running"}
+
+
+def test_a_handler_that_raises_while_much_is_read_leaves_the_collector_on(
+    two: Two, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disable = gc.disable
+
+    def interrupted() -> None:
+        disable()
+        raise KeyboardInterrupt  # as a handler would, right behind it
+
+    two.their.start("a")
+    monkeypatch.setattr(_roster, "_MANY", 0)
+    assert gc.isenabled()
+    monkeypatch.setattr(gc, "disable", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        two.our.restore()
+    assert gc.isenabled()
 
 
 def test_who_gives_up_waiting_leaves_nothing_behind(tmp_path: Path) -> None:
