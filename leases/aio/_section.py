@@ -48,11 +48,18 @@ class Turns:
 
     def __init__(self, lease: Lease) -> None:
         self.lease = lease
-        self._locks: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
+        # weakly, both: a lock that somebody has waited for has its loop; nobody has one that is not in use
+        self._locks: WeakKeyDictionary[asyncio.AbstractEventLoop, ref[asyncio.Lock]] = WeakKeyDictionary()
 
     def _lock(self) -> asyncio.Lock:
         """That of the running loop: tasks of other loops meet us at the guard, as other threads do."""
-        return self._locks.setdefault(asyncio.get_running_loop(), asyncio.Lock())
+        loop = asyncio.get_running_loop()
+        known = self._locks.get(loop)
+        lock = None if known is None else known()
+        if lock is None:
+            lock = asyncio.Lock()
+            self._locks[loop] = ref(lock)
+        return lock
 
     def section(self) -> Section | None:
         """The one that this task is inside, or the task of this loop that started it."""

@@ -1227,6 +1227,23 @@ def test_a_loop_is_not_kept_alive(tmp_path: Path) -> None:
     eventually(lambda: gc.collect() >= 0 and seen[0]() is None)  # a thread may be about to let go of what it was given
 
 
+def test_a_lease_keeps_no_loop_alive_in_which_its_tasks_met(tmp_path: Path) -> None:
+    lease = asyncio.run(aio.acquire(tmp_path / "x")._open())
+    seen: list[weakref.ref[asyncio.AbstractEventLoop]] = []
+
+    async def main() -> None:
+        async def enter() -> None:
+            async with lease.critical():
+                await asyncio.sleep(0)
+
+        seen.append(weakref.ref(asyncio.get_running_loop()))
+        await asyncio.gather(enter(), enter(), aio.append_line(lease, "line"))
+
+    run(main())
+    eventually(lambda: gc.collect() >= 0 and seen[0]() is None)
+    run(lease.release())
+
+
 # -- sockets
 
 
