@@ -40,6 +40,8 @@ class Change:
         """What is to be appended for *state*."""
         if state.by != self.me.instance_id:
             return state.line
+        if state.state == RUNNING:
+            self._seats.drives(state.task, True)
         known = self.view.drivers.get(state.by)
         if known is not None and (state.state != RUNNING or known.get("seat") == list(self._seats.take())):
             return state.line

@@ -13,7 +13,7 @@ import ownership
 from leases._change import Attempt, Change, Deadline, Decide, DoesNotCount
 from leases._roster_draft import discard_prepared
 from leases._roster_file import OpenRoster, TakenAway, created, opened, prepared, put, settled, told
-from leases._roster_lines import State, head, read_back
+from leases._roster_lines import RUNNING, State, head, read_back
 from leases._roster_view import View
 from leases._seat import Seats
 from leases._short_write import short_write
@@ -120,6 +120,8 @@ class Ledger:
         """
         state = self._run(Attempt(task, decide, self._deadline()), self._written)
         assert state is not None
+        if state.state != RUNNING:
+            self._seats.drives(task, False)
         return state
 
     def compact(self) -> None:

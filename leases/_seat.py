@@ -1,4 +1,4 @@
-"""Seats: what a driving process owns beside a roster as long as it lives, so that everybody can tell whether it does.
+"""Seats: what a driving process owns beside a roster while it drives, so that everybody can tell whether it lives.
 
 A pid says nothing about a process of another boot or pid namespace, and a witness is swept once no record names it. The
 record of a seat names it; and whoever has a seat after another, by a greater token, proves that the other one is gone.
@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import atexit
 import os
+import sys
 import threading
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from leases._roster_draft import stem
 from ownership import (
@@ -26,7 +27,12 @@ from ownership import (
 
 _MOST = 4096  # processes that drive at one time
 
-_held: dict[tuple[int, str, str | None, int], tuple[Seat, Claim, Any]] = {}
+_Key: TypeAlias = tuple[int, str, str | None, int]
+
+_held: dict[_Key, tuple[Seat, Claim, Any]] = {}
+_users: dict[_Key, set[int]] = {}  # who may take it at any moment
+_driven: dict[_Key, set[str]] = {}  # the tasks that it stands for
+_unused: list[_Key] = []
 _mutex: Any = threading.RLock()
 
 
@@ -38,7 +44,7 @@ class Seat(NamedTuple):
 
 
 class Seats:
-    """The seats beside one roster."""
+    """The seats beside one roster. Ours is kept until this is dropped, and for as long as it stands for any task."""
 
     def __init__(self, path: str, registry: str | None, seams: dict[str, Any]) -> None:
         self._path, self._registry, self._seams = path, registry, seams
@@ -52,11 +58,33 @@ class Seats:
         :raises OwnershipError: it cannot be told whether one is
         :raises OSError: none can be taken
         """
-        processes = self._seams.get("processes")
-        key = (os.getpid(), self._path, self._registry, id(processes))
+        key, processes = self._key(), self._seams.get("processes")
+        _users.setdefault(key, set()).add(id(self))
         known = _held.get(key)
         if known is not None and known[1].held:
             return known[0]
+        try:
+            return self._sit(key, processes)
+        finally:
+            _tidy()
+
+    def _key(self) -> _Key:
+        return os.getpid(), self._path, self._registry, id(self._seams.get("processes"))
+
+    def drives(self, task: str, does: bool) -> None:
+        """Whether this process drives *task*: our seat stands for it."""
+        driven = _driven.setdefault(self._key(), set())
+        driven.add(task) if does else driven.discard(task)
+
+    def __del__(self) -> None:
+        if "_seams" in self.__dict__ and not sys.is_finalizing():
+            key = self._key()
+            if (users := _users.get(key)) is not None:
+                users.discard(id(self))
+                _unused.append(key)
+                _tidy()
+
+    def _sit(self, key: _Key, processes: Any) -> Seat:
         with _mutex:
             known = _held.get(key)
             if known is None or not known[1].held:
@@ -123,18 +151,37 @@ def _seat(driver: dict[str, Any]) -> Seat | None:
     return None
 
 
+def _tidy() -> None:
+    """Give up the seats that nobody can take and that stand for nothing. Never waits: a finaliser comes here."""
+    while _unused and _mutex.acquire(blocking=False):  # else whoever has it does this
+        try:
+            key = _unused.pop()
+            if not _users.get(key) and not _driven.get(key):
+                _users.pop(key, None), _driven.pop(key, None)
+                _give_up(key, "it drives nothing any more")
+        except IndexError:  # a signal handler was here meanwhile
+            pass
+        finally:
+            _mutex.release()
+
+
+def _give_up(key: _Key, reason: str) -> None:
+    known = _held.pop(key, None)
+    if known is not None and key[0] == os.getpid():
+        try:
+            known[1].release(reason)
+        except (OSError, OwnershipError):  # the keeper goes on trying
+            pass
+
+
 def _fork() -> None:
     global _mutex
     _mutex = threading.RLock()
 
 
 def _leave() -> None:
-    for (process, *_), (_, claim, _) in list(_held.items()):
-        if process == os.getpid():
-            try:
-                claim.release("its process has ended")
-            except (OSError, OwnershipError):
-                pass
+    for key in list(_held):
+        _give_up(key, "its process has ended")
 
 
 if hasattr(os, "register_at_fork"):

@@ -7,7 +7,10 @@ from typing import Protocol
 
 
 class Poller(Protocol):
-    """Something that can be waited on: true as soon as it is ready, false after *seconds*."""
+    """Something that can be waited on: true as soon as it is ready, false after *seconds*.
+
+    It may have ``descriptors``: a clock may poll those itself, and call it once one of them is readable.
+    """
 
     def __call__(self, seconds: float) -> bool: ...
 

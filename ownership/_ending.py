@@ -58,7 +58,7 @@ class Ending:
                 break
             if not self._watched:
                 self._clock.wait(min(left, self._poll), partial(self._processes.linger, self._pid))
-            elif self._clock.wait(min(left, _SAFETY), self._watch.wait):
+            elif self._clock.wait(min(left, _SAFETY), self._watch):
                 self._gone = has_ended(self._processes, self._pid, self._start_id)
                 if not self._gone:  # woken for nothing: not again
                     self._watch.forget_process()

@@ -152,7 +152,7 @@ class HandingOver(Generic[_Claim]):
                 left = deadline - holding.clock.monotonic()
                 if left <= 0:
                     return False
-                if holding.clock.wait(min(left, _POLL), watch.wait):
+                if holding.clock.wait(min(left, _POLL), watch):
                     watch.file(part.path)
         finally:
             watch.close()

@@ -24,6 +24,7 @@ from ownership._part import Part
 from ownership._paths import Resource
 from ownership._pinned import DirectoryChanged
 from ownership._process import Identity, printable
+from ownership._removing import withdrawn
 from ownership._state import ADOPTED, KEPT, OWNING, State, adopted_by
 
 OnLoss = Callable[[OwnershipLostError], object]
@@ -41,6 +42,7 @@ class Holding:
     :ivar handle: the claim, which the keeper holds weakly
     :ivar abandoned: nobody has the handle any more, or acquiring failed: the keeper withdraws what is left
     :ivar reason: why it was lost
+    :ivar lost_part: what of it was found to be another's first
     :ivar ending: why it was closed
     :ivar leased: its parts have a term
     :ivar inside: the thread that holds its guards for longer than a call, and how (:mod:`ownership._critical`)
@@ -50,6 +52,7 @@ class Holding:
     reason = ""
     ending: str | None = None
     heir: str | None = None
+    lost_part: Part | None = None
     abandoned = leased = False
     inside: Inside | None = None
     _event: Flag | None = None
@@ -130,32 +133,7 @@ class Holding:
 
         :raises OSError: what stood in the way, after every part was tried
         """
-        failure: Exception | None = None
-        left = False
-        reason = reason and printable(reason)
-        for part in self.parts:
-            if self.process != os.getpid():  # we were forked from it, perhaps just now: it is our parent's
-                return False
-            if part.retired:
-                continue
-            part.disclaim()
-            remove = partial(part.remove, how, reason, self.clock.wall_ns())
-            try:
-                if part.stamped:
-                    self.under_guard(part, remove, wait=wait, follow=False)
-            except Interrupting:  # this thread is inside; carried out when it leaves
-                part.guard.afterwards.append(lambda: self.withdraw_quietly(how, reason))
-                left = True
-                continue
-            except (DirectoryChanged, FileNotFoundError):
-                part.anywhere(remove)  # the directory was deleted, and our record with it; or moved
-            except (OSError, OwnershipError) as error:
-                failure = failure or error
-                continue
-            part.retire()
-        if failure is not None:
-            raise failure
-        return not left
+        return withdrawn(self, how, reason and printable(reason), wait)
 
     def withdraw_quietly(self, how: str, reason: str) -> bool:
         """One attempt without waiting; the keeper comes back for what is left."""
@@ -261,16 +239,18 @@ class Holding:
                 return self.loss(record)
             if self.state is State.HELD:
                 UNSETTLED.add(self)
-                self.state, self.reason = (State.HANDED_OVER if adopted else State.LOST), reason
+                self.lost_part, self.reason = part, reason
+                self.state = State.HANDED_OVER if adopted else State.LOST
             callbacks, self._on_loss = self._on_loss, ()
             if not adopted:
                 self.lost.set()
                 for callback in callbacks if self.state is State.LOST else ():
                     call(callback, self.loss(record))
-        return self.loss(record)
+        return self.loss(record if self.lost_part in (None, part) else None)
 
     def loss(self, record: OwnerRecord | Malformed | None = None) -> OwnershipLostError:
-        return lost_error(self.primary, self.part.token, self.reason or "owner-replaced", record)
+        part = self.lost_part or self.part
+        return lost_error(self.primary, part.resource, part.token, self.reason or "owner-replaced", record)
 
     def disown(self) -> None:
         """We are a forked child: our parent owns it, not we."""

@@ -42,17 +42,19 @@ def reason_of(our_token: int, record: OwnerRecord | Malformed | None, remembered
 
 
 def lost_error(
-    resource: Resource, token: int, reason: str, record: OwnerRecord | Malformed | None = None
+    resource: Resource, lost: Resource, token: int, reason: str, record: OwnerRecord | Malformed | None = None
 ) -> OwnershipLostError:
-    """What to tell whoever owned *resource* by *token*.
+    """What to tell whoever owned *resource*, all of it, of which *lost* is another's now.
 
+    :param token: by which it was owned
     :param record: what is there now
     """
     fact = _FACTS.get(reason, reason)
     if isinstance(record, OwnerRecord):
         fact += f" by pid {record.pid} ({printable(record.command)}), token {record.token}"
+    since = "" if lost.path == resource.path else f", since {lost.shown}, owned with it, is not"
     return OwnershipLostError(
-        f"{resource.shown} is not ours any more (our token {token}): {fact}",
+        f"{resource.shown} is not ours any more{since} (our token {token}): {fact}",
         reason=reason,
         resource=resource.path,
         hint="stop working on it; acquire it again if it is still needed",

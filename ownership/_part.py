@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from typing import Any
 
 from ownership import _fork
-from ownership._clock import SYSTEM_CLOCK
 from ownership._errors import OwnershipError
 from ownership._fork import Descriptor
-from ownership._guard import Busy, Guard, Interrupting
+from ownership._guard import Guard
 from ownership._heartbeat import Term
 from ownership._hold import Hold
-from ownership._locking import locked
 from ownership._loss import is_later
 from ownership._models import GuardState, Malformed, OwnerIdentity, OwnerRecord, ending, timestamp
+from ownership._moved import leave_behind
 from ownership._owned import Owned
 from ownership._pinned import DirectoryChanged, Signature, is_settled, signature_of
 from ownership._place import Place, pinned
@@ -51,27 +49,6 @@ class Part:
         self.instance_id = instance_id
         self.token, self.raw = token, raw
         self._put(place, guard)
-
-    def anywhere(self, action: Callable[[Hold], object], guard: Guard | None = None) -> None:
-        """*action* under the guard of a directory that its path does not lead to any more; best effort.
-
-        It was deleted; or moved, and then it may come back, and still name us as an owner.
-        """
-        try:
-            locked([guard or self.guard], 0.0, SYSTEM_CLOCK, action, patient=False, anywhere=True)
-        except (OSError, OwnershipError, DirectoryChanged, Busy, Interrupting):
-            pass
-
-    def _leave(self, place: Place, guard: Guard) -> None:
-        def clear(hold: Hold) -> None:
-            found = place.directory.read(self.filename)
-            if found is not None and found[0] == self.raw:
-                place.directory.unlink(self.filename)
-            self.blank(hold, hold.read(), place)
-
-        self.anywhere(clear, guard)
-        place.leave(self)
-        place.move_out()
 
     def _put(self, place: Place, guard: Guard) -> None:
         self.place: Place = place
@@ -287,7 +264,7 @@ class Part:
         if not self.closed:
             place.owned.enter(self.name, self)
         if place.owned is not before.owned:
-            self._leave(before, guard)
+            leave_behind(self, before, guard)
         self._put(place, place.guard(self.resource))
         self.signature, self.confirmed = None, False
         if self.retired:

@@ -18,6 +18,7 @@ from ownership._watch import Watch
 SETTLE = 1.0  # seconds a malformed record that nobody is known to own is left for its keeper
 _MISSING = 0.05  # seconds between looks at a record that is missing, at most
 POLL = 0.25  # seconds between looks at what cannot be watched
+_CROWD = 16  # how many of our threads poll one record so often; more share those looks among them
 _SAFETY = 2.0  # seconds between looks at what is watched
 
 
@@ -46,6 +47,9 @@ def timed_out(error: AlreadyOwnedError, timeout: float) -> AcquireTimeoutError:
     )
 
 
+_polling: dict[Waiter, str] = {}  # which record, while its changes cannot be watched
+
+
 class Waiter:
     """Waits until what is known of an owner may be out of date, looking without the guard.
 
@@ -70,8 +74,11 @@ class Waiter:
         filename, clock = f"{resource.name}.json", self._examiner.clock
         path = place.directory.file(filename)
         self._watch.queue(path)
-        watched = self._watch.file(path) and self._watch_process(examined)
-        missing = _MISSING / 64
+        told, ends = self._watch.file(path), self._watch_process(examined)  # of a change of the record; of its end
+        watched = told and ends
+        if not told:
+            _polling[self] = path
+        missing, next_look = _MISSING / 64, clock.monotonic() + _SAFETY
         # what is watched from now on, and is what was judged just before, need not be judged again
         known = watched and examined.record is not None and self._is_same(place, filename, examined)
         try:
@@ -89,7 +96,10 @@ class Waiter:
                     tick = min(tick, self._stopped.due_in())
                 if examined.signature is None:  # about to be published, or to be put back by its keeper
                     tick, missing = missing, min(missing * 2, _MISSING)
-                if not clock.wait(min(left, tick), self._watch.wait):
+                if not clock.wait(min(left, tick), self._watch):
+                    now = clock.monotonic()
+                    known = ends and now < next_look and self._is_steady(place, filename, examined)
+                    next_look = next_look if known else now + _SAFETY
                     continue
                 signature = place.directory.signature(filename)
                 if signature is None and examined.signature is not None:
@@ -100,8 +110,9 @@ class Waiter:
                         return looked
                     if self._watch.process_woke:  # for nothing: not again for the same
                         self._watch.forget_process()
-                        watched = False
+                        watched = ends = False
         finally:
+            _polling.pop(self, None)
             self._watch.leave_queue()
             self._watch.forget_process()
 
@@ -109,13 +120,23 @@ class Waiter:
         """Seconds until a look is wanted, if nothing wakes us before."""
         vigil, leased = self._examiner.vigil, looked.record is not None and looked.record.lease is not None
         if not watched or (leased and (looked.ends_at is None or (vigil is not None and vigil.is_kept))):
-            tick = POLL * random.uniform(0.8, 1.2)
+            crowd = list(_polling.values()).count(_polling.get(self, ""))
+            tick = POLL * max(1.0, crowd / _CROWD) * random.uniform(0.8, 1.2)
         else:
             tick = _SAFETY
         if looked.ends_at is not None:  # its lease may run out unrenewed
             left = max(looked.ends_at - self._examiner.clock.monotonic(), 0.0)
             tick = min(tick, left + random.uniform(0.001, 0.005))
         return tick
+
+    def _is_steady(self, place: Place, filename: str, examined: Examined) -> bool:
+        """Whether nothing but the end of its owner makes it another case."""
+        if self._stopped is not None or examined.record is None or examined.record.lease is not None:
+            return False
+        try:
+            return place.directory.signature(filename) == examined.signature
+        except (OSError, OwnershipError):
+            return False
 
     def _is_same(self, place: Place, filename: str, examined: Examined) -> bool:
         """Whether the record is to the byte the one that was examined: a token stands in no other."""

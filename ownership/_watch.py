@@ -85,9 +85,14 @@ class Watch:
         """Wait for it no more. While a file that is watched stays open, closing the watch takes milliseconds."""
         self._close(self._queued)
 
-    def wait(self, seconds: float) -> bool:
+    @property
+    def descriptors(self) -> tuple[int, ...]:
+        """What polls readable when something happens; if there are none, nothing is noticed."""
+        return (*self._handles, *self._files)
+
+    def __call__(self, seconds: float) -> bool:
         """Whether something happened within *seconds*."""
-        numbers = self._handles + self._files
+        numbers = self.descriptors
         if not numbers:  # as always on Windows, which has no poll(2)
             time.sleep(max(0.0, seconds))
             self.process_woke = False

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Container
 from contextlib import suppress
 from weakref import ref
 
 from ownership import OwnershipLostError
 
 _LOST = "what it stands on was lost"  # by which our cancellations are told from those of others
+_MEANWHILE = "meanwhile: "
+_STANDING = "_leases_standing"  # of a group of errors: the resources of the blocks that it has left
 
 
 class Block:
@@ -74,9 +77,17 @@ class Block:
             return asyncio.CancelledError() if outside or _is_being_cancelled(asyncio.current_task()) else loss
         if isinstance(error, asyncio.CancelledError) and self._cancelled and not outside:
             return loss
-        if _says(error, loss):
-            return loss if isinstance(error, BaseExceptionGroup) else None
-        error.add_note(f"meanwhile: {loss}")
+        if not isinstance(error, BaseExceptionGroup):
+            if not _says(error, {loss.resource}):
+                error.add_note(f"{_MEANWHILE}{loss}")
+            return None
+        standing = {loss.resource, *_standing(error)}
+        if _says(error, standing):  # a group of tasks may have been told one by one
+            for other in _notes(error):
+                loss.add_note(other)
+            return loss
+        error.__dict__[_STANDING] = standing
+        error.add_note(f"{_MEANWHILE}{loss}")
         return None
 
     def abandon(self) -> None:
@@ -113,8 +124,24 @@ def _cancellations(error: BaseException | None) -> tuple[int, int]:
     return ours, others
 
 
-def _says(error: BaseException, loss: OwnershipLostError) -> bool:
-    """Whether *error* is that loss and nothing else; a group of tasks may have been told one by one."""
+def _says(error: BaseException, resources: Container[object]) -> bool:
+    """Whether *error* is the loss of those resources and nothing else."""
     if isinstance(error, BaseExceptionGroup):
-        return all(_says(one, loss) for one in error.exceptions)
-    return isinstance(error, OwnershipLostError) and error.resource == loss.resource
+        return all(_says(one, resources) for one in error.exceptions)
+    return isinstance(error, OwnershipLostError) and error.resource in resources
+
+
+def _standing(error: BaseException) -> set[object]:
+    """The resources whose blocks *error* has left before: their losses are told with those of blocks around them."""
+    found: set[object] = set(error.__dict__.get(_STANDING, ()))
+    for one in error.exceptions if isinstance(error, BaseExceptionGroup) else ():
+        found |= _standing(one)
+    return found
+
+
+def _notes(error: BaseException) -> list[str]:
+    """What was noted of the losses of blocks that *error* has left before."""
+    found = [note for note in getattr(error, "__notes__", ()) if note.startswith(_MEANWHILE)]
+    for one in error.exceptions if isinstance(error, BaseExceptionGroup) else ():
+        found += _notes(one)
+    return found

@@ -23,7 +23,7 @@ import leases
 import leases.aio as aio
 import ownership
 from leases import LeaseLostError, read_lines
-from leases.aio import _call, _section, _worker
+from leases.aio import _block, _call, _section, _worker
 from ownership import AlreadyOwnedError, GuardTimeoutError, OwnershipLostError, Verdict
 from ownership.testing import FakeClock
 from tests.support.processes import is_locked, open_descriptors, residue
@@ -439,6 +439,51 @@ def test_tasks_that_find_out_by_themselves_make_one_error_too(tmp_path: Path) ->
                 lose(lease)
                 async with lease.critical():
                     pass
+
+    run(main())
+
+
+def test_the_losses_of_two_leases_around_one_group_make_one_error(tmp_path: Path) -> None:
+    async def finds(lease: aio.Lease, go: asyncio.Event) -> None:
+        await go.wait()
+        lease.lease.verify()
+
+    async def main() -> None:
+        go = asyncio.Event()
+        async with (
+            aio.acquire(tmp_path / "x", ttl=30.0) as outer,
+            aio.acquire(tmp_path / "y", ttl=30.0) as inner,
+            asyncio.TaskGroup() as group,
+        ):
+            group.create_task(finds(outer, go))
+            group.create_task(finds(inner, go))
+            await asyncio.sleep(0)
+            lose(outer), lose(inner)
+            go.set()
+            await asyncio.sleep(60)
+
+    for _ in range(5):
+        with pytest.raises(LeaseLostError):
+            run(main())
+
+
+@pytest.mark.parametrize("between", [False, True])
+def test_a_group_of_losses_leaves_the_blocks_of_all_as_one_of_them_that_notes_the_others(between: bool) -> None:
+    losses = {name: OwnershipLostError(f"{name} is lost", reason="broken", resource=name) for name in ("x", "y")}
+
+    async def main() -> None:
+        outer, inner = _block.Block(), _block.Block()
+        outer.enter(), inner.enter()
+        error: BaseExceptionGroup[Exception] = ExceptionGroup("found by tasks", list(losses.values()))
+        assert inner.leave(error, losses["y"]) is None  # who knows whether there is a block for the other
+        if between:
+            error = ExceptionGroup("of a group between them", [error])
+        assert outer.leave(error, losses["x"]) is losses["x"]
+        assert "meanwhile: y is lost" in losses["x"].__notes__
+        alone, other = _block.Block(), ExceptionGroup("found by tasks", [*losses.values(), KeyError("mine")])
+        alone.enter()
+        assert alone.leave(other, losses["x"]) is None
+        assert other.__notes__ == ["meanwhile: x is lost"]
 
     run(main())
 

@@ -21,7 +21,7 @@ import pytest
 
 import leases
 import ownership
-from leases import Restored, Roster, Task, TaskLostError, TaskTakenError, TaskTimeoutError, _caller, _roster
+from leases import Restored, Roster, Task, TaskLostError, TaskTakenError, TaskTimeoutError, _caller, _roster, _seat
 from leases._change import Attempt, Change
 from leases._roster_file import OpenRoster, prepared
 from leases._roster_lines import FINISHED, RUNNING, State
@@ -1302,3 +1302,32 @@ def test_a_roster_in_a_directory_that_is_not_there_is_a_mistake_and_not_an_empty
         assert "misspelled" in str(missing.value)
         assert "directory" in missing.value.__notes__[0]
     assert Roster(tmp_path / "roster").restore() == ((), (), ())
+
+
+def test_a_roster_that_nobody_has_keeps_no_seat_unless_a_task_is_driven(tmp_path: Path) -> None:
+    """A daemon has a roster for each session, thousands in its life."""
+    roster: Roster | None = Roster(tmp_path / "roster")
+    seat = tmp_path / "roster.driver-1"
+    assert roster is not None
+    done, open_ = roster.start("a"), roster.start("b")
+    done.finish()
+    del done
+    roster = None
+    assert ownership.inspect(seat).verdict is Verdict.LIVE  # for the other one
+    del open_
+    gc.collect()
+    assert ownership.inspect(seat).verdict is Verdict.LIVE  # its task is still ours
+    again = Roster(tmp_path / "roster")
+    again.driven("b").finish()
+    other = Roster(tmp_path / "roster")
+    task = other.start("c")
+    del again
+    gc.collect()
+    assert ownership.inspect(seat).verdict is Verdict.LIVE
+    task.finish()
+    del task, other
+    eventually(lambda: gc.collect() >= 0 and ownership.inspect(seat).verdict is Verdict.FREE)
+    assert {name for name in os.listdir(tmp_path / ".leases") if name.endswith(".json")} == set()
+    assert not _seat._held
+    with Roster(tmp_path / "roster").start("d"):
+        assert ownership.inspect(seat).verdict is Verdict.LIVE

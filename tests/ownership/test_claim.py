@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 import ownership
-from ownership import AlreadyOwnedError, Claim, OwnershipLostError, Verdict, _keeper, _part
+from ownership import AlreadyOwnedError, Claim, OwnershipLostError, Verdict, _keeper, _moved
 from ownership._place import Place
 from tests.support.namespaces import NEW_PIDS, elsewhere, needs_linux_root, run, taken
 from tests.support.records import file_of, names, plant, record
@@ -244,7 +244,7 @@ def test_two_threads_that_follow_a_moved_directory_take_nothing_out_of_the_new_o
     tmp_path: Path, claim: Claim, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The keeper is slow, and finds that the other one was faster."""
-    part, locked = claim._holding.part, _part.locked
+    part, locked = claim._holding.part, _moved.locked
     (tmp_path / ".leases").rename(tmp_path / "moved")
 
     def slow(*args: Any, **keywords: Any) -> None:
@@ -252,7 +252,7 @@ def test_two_threads_that_follow_a_moved_directory_take_nothing_out_of_the_new_o
         claim.verify()  # as another thread
         locked(*args, **keywords)
 
-    monkeypatch.setattr(_part, "locked", slow)
+    monkeypatch.setattr(_moved, "locked", slow)
     part.follow()
     assert file_of(tmp_path / "x").exists()
     assert part in part.place.users
