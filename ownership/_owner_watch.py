@@ -51,6 +51,7 @@ class OwnerWatch:
         self._bell.hang()
         handles: dict[int, list[str]] = {}
         for instance_id, pulse in self._pulses.items():
+            pulse.mend()
             if pulse.handle >= 0 and instance_id not in self._told:
                 handles.setdefault(pulse.handle, []).append(instance_id)
         poll = select.poll()

@@ -52,9 +52,13 @@ class ProcessPulse:
         return self._pidfd.number >= 0 or self._stat.number >= 0
 
     def open(self) -> None:
-        """Get the best that is to be had; never fails. It leaves half of the descriptors to the program."""
+        """Get the best that is to be had, again what the program around us closed. Never fails.
+
+        It leaves half of the descriptors to the program.
+        """
         pid, start_id = self._owner.pid, self._owner.start_id
         with self._mutex:
+            self._was_closed()
             if self._pidfd.number >= 0 or not _fork.may_hold():
                 return
             try:
@@ -69,6 +73,20 @@ class ProcessPulse:
             except OSError:  # it has ended, or there are no descriptors: the full look says which
                 pass
 
+    def mend(self) -> bool:
+        """Whether the program around us had closed what was open; it is open again if that can be had."""
+        with self._mutex:
+            closed = self._was_closed()
+            if closed:
+                self.open()
+            return closed
+
+    def _was_closed(self) -> bool:
+        closed = [one for one in (self._pidfd, self._stat) if one.number >= 0 and not one.intact()]
+        for one in closed:
+            one.forget()
+        return bool(closed)
+
     def beats(self) -> bool:
         """False when it may be over: a hint, to be confirmed by a full look."""
         ended = self._asked()
@@ -81,14 +99,11 @@ class ProcessPulse:
     def _asked(self) -> bool | None:
         """Whether the process has ended, ``None`` when nothing of it is open."""
         with self._mutex:
+            self._was_closed()
             if self._pidfd.number >= 0:
-                if self._pidfd.intact():
-                    return self._processes.has_ended(self._pidfd.number)
-                self._pidfd.forget()
+                return self._processes.has_ended(self._pidfd.number)
             if self._stat.number >= 0:
-                if self._stat.intact():
-                    return not self._processes.shows_life(self._stat.number)
-                self._stat.forget()
+                return not self._processes.shows_life(self._stat.number)
             return None
 
     def close(self) -> None:
@@ -113,6 +128,10 @@ class WitnessPulse:
 
     def open(self) -> None:
         """Nothing is kept open but the directory."""
+
+    def mend(self) -> bool:
+        """Nothing is kept open but the directory."""
+        return False
 
     def beats(self) -> bool:
         """False when the witness is not held."""

@@ -119,8 +119,9 @@ class Sentry:
 
     def _look(self, hinted: bool, full: bool) -> None:
         now, pulse = self._clock.monotonic(), self._pulse
+        closed = pulse is not None and pulse.mend()  # meanwhile nobody would have told us
         # whoever walks the rounds polls the handles of all, and says when one is ready
-        beats = pulse is not None and not hinted and ((pulse.handle >= 0 and not full) or pulse.beats())
+        beats = pulse is not None and not hinted and not closed and ((pulse.handle >= 0 and not full) or pulse.beats())
         untouched = self._is_untouched()
         if beats and untouched and now < self._confirm_at and (pulse.is_bound or not full):  # type: ignore[union-attr]
             return
@@ -132,11 +133,11 @@ class Sentry:
                     return
             except (OSError, OwnershipError, DirectoryChanged) as error:  # the owner itself is looked at all the same
                 failure, self._absent_since = error, None
-        doubtful = self._absent_since is not None or not (beats or self._cleared)
+        doubtful = self._absent_since is not None or closed or not (beats or self._cleared)
         anew = pulse is None or full or self._seen != before or doubtful
         if not self._confirm(place, now, 0.0 if anew else self._interval):
             return
-        self._cleared = pulse is not None and not beats and self.last_error is None
+        self._cleared = pulse is not None and not beats and not closed and self.last_error is None
         if failure is not None:
             raise failure
 

@@ -338,6 +338,31 @@ def test_descriptors_closed_and_reused_by_the_program_are_left_alone(tmp_path: P
         assert worker.hear() is True
 
 
+@pytest.mark.parametrize("reused", [False, True])
+def test_after_its_descriptors_were_closed_a_fence_is_woken_as_before(tmp_path: Path, reused: bool) -> None:
+    """Not only by the full look, which is a minute away; whether the owner ends before they are open again or after."""
+    body = """
+    fence = ownership.Fence(ownership.OwnerRef.from_env(), confirm_interval=60)
+    fence.check()
+    say(fence.wait(0.6))
+    os.closerange(3, 256)
+    files = [os.open("/dev/null", os.O_RDONLY) for _ in range(40 * (sys.argv[1] == "True"))]
+    if hear() == "after":
+        fence.wait(0.6)
+    say("go on")
+    say([fence.wait(30), fence.reason])
+    """
+    for moment in ("before", "after"):
+        with Owner(tmp_path / "x") as owner, running(body, str(reused), env=owner.env) as worker:
+            assert worker.hear() is False
+            if moment == "before":
+                os.kill(owner.pid, signal.SIGKILL)
+            assert worker.ask(moment) == "go on"
+            if moment == "after":
+                os.kill(owner.pid, signal.SIGKILL)
+            assert worker.hear() == [True, "owner-gone"]
+
+
 def test_a_forked_worker_can_check_and_has_no_thread(owner: Owner) -> None:
     body = """
     fence = ownership.Fence(ownership.OwnerRef.from_env())
