@@ -125,6 +125,8 @@ def _prepare_streams() -> None:
 
 def _give_up_stdout() -> None:
     """Nothing is left for the interpreter to flush at exit."""
+    if sys.stdout is None:
+        return
     null = os.open(os.devnull, os.O_WRONLY)
     try:
         os.dup2(null, sys.stdout.fileno())

@@ -41,6 +41,14 @@ def reason_of(our_token: int, record: OwnerRecord | Malformed | None, remembered
     return "owner-replaced" if isinstance(record, OwnerRecord) else "broken"
 
 
+def evicted(remembered: GuardState, token: int) -> str:
+    """How whoever owned by *token* lost it, as far as a guard that names no owner remembers that."""
+    previous = remembered.previous
+    if previous is not None and previous.how == "expired" and remembered.token == token + 1:
+        return "expired"  # and nobody owned since
+    return "broken"
+
+
 def lost_error(
     resource: Resource, lost: Resource, token: int, reason: str, record: OwnerRecord | Malformed | None = None
 ) -> OwnershipLostError:

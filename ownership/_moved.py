@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from ownership._clock import SYSTEM_CLOCK
 from ownership._errors import OwnershipError
 from ownership._guard import Busy, Guard, Interrupting
 from ownership._hold import Hold
 from ownership._locking import locked
+from ownership._models import GuardState
 from ownership._pinned import DirectoryChanged
+from ownership._place import Place
 
-if TYPE_CHECKING:
-    from ownership._part import Part
-    from ownership._place import Place
+
+class Movable(Protocol):
+    """What was published in a directory."""
+
+    filename: str
+    raw: bytes
+
+    def blank(self, hold: Hold, remembered: GuardState, place: Place | None = None) -> None:
+        """Take our name out of the guard of *place*."""
+        ...
 
 
 def anywhere(guard: Guard, action: Callable[[Hold], object]) -> None:
@@ -25,7 +34,7 @@ def anywhere(guard: Guard, action: Callable[[Hold], object]) -> None:
         pass
 
 
-def leave_behind(part: Part, place: Place, guard: Guard) -> None:
+def leave_behind(part: Movable, place: Place, guard: Guard) -> None:
     """*part* has gone along to another directory: nothing in this one is to name us as an owner."""
 
     def clear(hold: Hold) -> None:

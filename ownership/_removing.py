@@ -3,19 +3,40 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import Protocol, TypeVar
 
+from ownership._clock import Clock
 from ownership._errors import OwnershipError
-from ownership._guard import Interrupting
+from ownership._guard import PATIENCE, Interrupting
+from ownership._hold import Hold
 from ownership._moved import anywhere
+from ownership._part import Part
 from ownership._pinned import DirectoryChanged
 
-if TYPE_CHECKING:
-    from ownership._holding import Holding
+_Result = TypeVar("_Result")
 
 
-def withdrawn(holding: Holding, how: str, reason: str, wait: float) -> bool:
+class Removable(Protocol):
+    """What owns something by its parts."""
+
+    clock: Clock
+    parts: list[Part]
+    process: int
+
+    def under_guard(
+        self, part: Part, action: Callable[[Hold], _Result], *, wait: float = PATIENCE, follow: bool = True
+    ) -> _Result:
+        """Run *action* under the guard of *part*."""
+        ...
+
+    def withdraw_quietly(self, how: str, reason: str) -> bool:
+        """One attempt without waiting."""
+        ...
+
+
+def withdrawn(holding: Removable, how: str, reason: str, wait: float) -> bool:
     """See :meth:`ownership._holding.Holding.withdraw`."""
     failure: Exception | None = None
     left = False

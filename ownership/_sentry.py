@@ -15,7 +15,7 @@ from ownership._errors import FenceTrippedError, OwnershipError
 from ownership._examine import Examiner
 from ownership._flag import Flag
 from ownership._locking import peek
-from ownership._loss import is_later
+from ownership._loss import evicted, is_later
 from ownership._models import GuardState, Malformed, OwnerIdentity, OwnerRecord
 from ownership._paths import pinned_resource
 from ownership._pinned import DirectoryChanged, Signature, is_settled, signature_of
@@ -114,8 +114,6 @@ class Sentry:
         if self._pulse is not None:
             self._pulse.close()
             self._pulse = None
-
-    # -- a round
 
     def _look(self, hinted: bool, full: bool) -> None:
         now, pulse = self._clock.monotonic(), self._pulse
@@ -239,7 +237,7 @@ class Sentry:
             self._absent_since = None  # its keeper puts the record back, or it is dead, which the full look says
             return False
         if self._is_later(last, remembered.token):
-            how = "owner-replaced" if last is not None else "broken"
+            how = "owner-replaced" if last is not None else evicted(remembered, self.ref.token)
             return self._trip(how, f"its guard has issued token {remembered.token} since")
         if last is None and remembered.token == self.ref.token and record is None:
             ending = remembered.previous

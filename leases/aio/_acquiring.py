@@ -161,6 +161,8 @@ async def _opened(
     on_wait: OnWait | None,
     clock: Any,
 ) -> _Held:
+    if on_wait is not None and not callable(on_wait):
+        raise ValueError(f"on_wait must be callable, got {on_wait!r:.80}")
     breakable = BreakableClock(clock)
     told = None if on_wait is None else _by(asyncio.get_running_loop(), on_wait)
     made = partial(_made, partial(make, on_wait=told, clock=breakable), held, undo)

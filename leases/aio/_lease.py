@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import leases._lease as synchronous
+from leases._arguments import checked_timeout
 from leases._lease import LeaseLostError, StrPath
 from leases._lines import append_line as _append_line
 from leases.aio._clock import BreakableClock
@@ -36,6 +37,8 @@ class Lease(Held):
     """
 
     def __init__(self, lease: synchronous.Lease | Claim) -> None:
+        if not isinstance(lease, synchronous.Lease | Claim):
+            raise ValueError(f"lease must be a lease or a claim, got {lease!r:.80}")
         self.lease = synchronous.Lease(lease) if isinstance(lease, Claim) else lease
         super().__init__(self.lease, self.lease)
         self._turns = Turns(self.lease)
@@ -129,8 +132,7 @@ class Lease(Held):
         :raises LeaseLostError: it was not ours any more
         :raises GuardTimeoutError: another process, or another task, was inside for *timeout* seconds
         """
-        self.lease.critical(timeout)  # which checks its argument
-        return Section(self._turns, timeout)
+        return Section(self._turns, checked_timeout(timeout))
 
     def on_loss(self, callback: Callable[[LeaseLostError], object]) -> None:
         """Have *callback* called once, on a thread of its own, when it is lost.
@@ -161,9 +163,10 @@ async def append_line(
     Guaranteed: tasks append in the order in which they ask. A call that is cancelled has appended the line, or not; it
     ends within 50 ms, however long it would have waited for the guard.
     """
+    if not isinstance(lease, Lease):
+        raise ValueError(f"lease must be one of leases.aio, got {lease!r:.80}")
     append = partial(_append_line, lease.lease, line, path=path, fsync=fsync, mode=mode)
-    turns = lease._turns
-    lease.lease.critical(timeout)  # which checks its argument
+    turns, timeout = lease._turns, checked_timeout(timeout)
     if turns.section() is not None:
         await turns.run(append)
         return

@@ -197,7 +197,7 @@ class Section:
         attempt = partial(patiently, partial(self._attempt, room), deadline, clock)
         await run(attempt, undo=room.undo, clock=clock, worker=room.worker)
         self.is_open = True
-        _inside.set((*_inside.get(), ref(self)))
+        _inside.set((*_open(), ref(self)))
 
     def _attempt(self, room: Room, timeout: float) -> AbstractContextManager[None]:
         section = self.turns.lease.critical(timeout)
@@ -210,7 +210,7 @@ class Section:
     ) -> None:
         room, self.is_open = self._room, False
         try:
-            _inside.set(tuple(one for one in _inside.get() if one() is not self))
+            _inside.set(_open())
             alone = room is not None and room.members == {self._member}
             if room is not None and alone and kind is not GeneratorExit:  # after which nothing can be awaited
                 await run(room.empty, worker=room.worker)
@@ -231,3 +231,8 @@ class Section:
 
 # weakly: a section that is left in no other way is left when it is dropped
 _inside: ContextVar[tuple[ref[Section], ...]] = ContextVar("inside", default=())
+
+
+def _open() -> tuple[ref[Section], ...]:
+    """Those that may let somebody in: what tasks inherit from each other does not grow."""
+    return tuple(one for one in _inside.get() if (section := one()) is not None and section.is_open)

@@ -112,8 +112,10 @@ def _display(as_json: bool, registry: str | None) -> Display:
 def _pause(seconds: float) -> None:
     """Wait, a day at most, unless whoever reads stdout goes away meanwhile.
 
-    :raises OutputError: nobody reads it any more
+    :raises OutputError: nobody reads it any more, or there is none
     """
+    if sys.stdout is None:
+        raise OutputError("nobody reads it") from BrokenPipeError()
     seconds = min(seconds, 86400.0)  # poll(2) takes no more than some weeks
     try:
         poller, number = select.poll(), sys.stdout.fileno()

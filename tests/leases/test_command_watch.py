@@ -25,7 +25,7 @@ from leases.commands._output import OutputError
 from leases.commands._watched import Picture, Row, Watched
 from ownership import Inspection, Verdict
 from ownership.testing import sleeping_process, zombie
-from tests.support.cli import VERDICTS, Leasectl, environment, resource, started
+from tests.support.cli import LEASECTL, VERDICTS, Leasectl, environment, resource, started
 from tests.support.cli import leasectl as run_leasectl
 from tests.support.processes import Contender, eventually, stopped
 from tests.support.records import fields_of, file_of, plant, record, snapshot
@@ -567,3 +567,17 @@ def test_an_interval_of_ages_is_no_bug(tmp_path: Path) -> None:
         assert watching.stderr is not None
         assert "bug" not in watching.stderr.read()
     assert watching.returncode == 1
+
+
+@pytest.mark.parametrize("options", ["", "--json"])
+def test_without_a_stdout_it_ends_as_when_nobody_reads_it_any_more(tmp_path: Path, options: str) -> None:
+    script = f'exec "$@" watch {options} "$FOLDER" >&-'
+    done = subprocess.run(
+        ["sh", "-c", script, "sh", *LEASECTL],
+        env=environment(FOLDER=str(tmp_path)),
+        stderr=subprocess.PIPE,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert b"Traceback" not in done.stderr

@@ -36,11 +36,11 @@ OWNER, WORKER = 1000, 2000
 class World:
     """An owner and a worker in one fake machine, with real files."""
 
-    def __init__(self, path: Path, *, handles: bool = True) -> None:
+    def __init__(self, path: Path, *, handles: bool = True, **leased: Any) -> None:
         self.path = path
         self.clock = FakeClock(wall_ns=time.time_ns())
         self.processes = FakeProcessTable(OWNER, handles=handles)
-        self.claim: Claim = ownership.acquire(path, clock=self.clock, processes=self.processes)
+        self.claim: Claim = ownership.acquire(path, clock=self.clock, processes=self.processes, **leased)
         owner = self.processes.current()
         self.ref = self.claim.ref
         self.processes.add(WORKER)
@@ -245,6 +245,17 @@ def test_a_break_trips_it(world: World) -> None:
     world.rounds(sentry, 0.25)
     assert sentry.loss is not None
     assert sentry.loss[0] == "broken"
+
+
+def test_an_eviction_because_the_lease_ran_out_trips_it_as_that(tmp_path: Path) -> None:
+    world = World(tmp_path / "x", ttl=600.0, auto_renew=False)
+    sentry = settled(world)
+    world.clock.advance(700)
+    ownership.reclaim(world.path, clock=world.clock, processes=world.processes)
+    world.rounds(sentry, 0.25)
+    assert sentry.loss is not None
+    assert sentry.loss[0] == "expired"
+    world.close()
 
 
 def test_a_successor_trips_it(world: World) -> None:
