@@ -43,11 +43,28 @@ class Seat(NamedTuple):
     token: int
 
 
+class _User:
+    """May take our seat at any moment, until it is dropped."""
+
+    def __init__(self, key: _Key) -> None:
+        self.key = key
+        _users.setdefault(key, set()).add(id(self))
+
+    def __del__(self) -> None:
+        if sys.is_finalizing() or "key" not in self.__dict__:
+            return
+        if (users := _users.get(self.key)) is not None:
+            users.discard(id(self))
+            _unused.append(self.key)
+            _tidy()
+
+
 class Seats:
     """The seats beside one roster. Ours is kept until this is dropped, and for as long as it stands for any task."""
 
     def __init__(self, path: str, registry: str | None, seams: dict[str, Any]) -> None:
         self._path, self._registry, self._seams = path, registry, seams
+        self._user: _User | None = None
 
     def _resource(self, number: int) -> str:
         return f"{os.path.dirname(self._path)}/{stem(self._path)}.driver-{number}"
@@ -59,7 +76,8 @@ class Seats:
         :raises OSError: none can be taken
         """
         key, processes = self._key(), self._seams.get("processes")
-        _users.setdefault(key, set()).add(id(self))
+        if self._user is None or self._user.key != key:
+            self._user = _User(key)
         known = _held.get(key)
         if known is not None and known[1].held:
             return known[0]
@@ -75,14 +93,6 @@ class Seats:
         """Whether this process drives *task*: our seat stands for it."""
         driven = _driven.setdefault(self._key(), set())
         driven.add(task) if does else driven.discard(task)
-
-    def __del__(self) -> None:
-        if "_seams" in self.__dict__ and not sys.is_finalizing():
-            key = self._key()
-            if (users := _users.get(key)) is not None:
-                users.discard(id(self))
-                _unused.append(key)
-                _tidy()
 
     def _sit(self, key: _Key, processes: Any) -> Seat:
         with _mutex:
