@@ -51,8 +51,8 @@ class Part:
         self._put(place, guard)
 
     def _put(self, place: Place, guard: Guard) -> None:
+        self.guard: Guard = guard  # first: whoever reads the place first never has that of the other directory with it
         self.place: Place = place
-        self.guard: Guard = guard
         self.name, self.directory = guard.resource.name, place.directory.path
         self.filename, self.path = guard.record_name, guard.record_path
         if self.term is not None:
@@ -265,6 +265,8 @@ class Part:
             place.owned.enter(self.name, self)
         if place.owned is not before.owned:
             leave_behind(self, before, guard)
+            before.leave(self)
+            before.move_out()
         self._put(place, place.guard(self.resource))
         self.signature, self.confirmed = None, False
         if self.retired:

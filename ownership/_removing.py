@@ -11,7 +11,7 @@ from ownership._clock import Clock
 from ownership._errors import OwnershipError
 from ownership._guard import PATIENCE, Interrupting
 from ownership._hold import Hold
-from ownership._moved import anywhere
+from ownership._moved import leave_behind
 from ownership._part import Part
 from ownership._pinned import DirectoryChanged
 
@@ -46,16 +46,17 @@ def withdrawn(holding: Removable, how: str, reason: str, wait: float) -> bool:
         if part.retired:
             continue
         part.disclaim()
-        remove = partial(part.remove, how, reason, holding.clock.wall_ns())
+        place, guard = part.place, part.guard
         try:
             if part.stamped:
+                remove = partial(part.remove, how, reason, holding.clock.wall_ns())
                 holding.under_guard(part, remove, wait=wait, follow=False)
         except Interrupting:  # this thread is inside; carried out when it leaves
             part.guard.afterwards.append(lambda: holding.withdraw_quietly(how, reason))
             left = True
             continue
         except (DirectoryChanged, FileNotFoundError):
-            anywhere(part.guard, remove)  # the directory was deleted, and our record with it; or moved
+            leave_behind(part, place, guard)  # the directory was deleted, and our record with it; or moved
         except (OSError, OwnershipError) as error:
             failure = failure or error
             continue
