@@ -104,6 +104,34 @@ def named(pid: int, start_id: str) -> dict[str, Any]:
     return {"pid": pid, "start_id": start_id}
 
 
+def test_a_record_that_cannot_be_watched_is_polled_and_its_owner_looked_at_now_and_then(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Out of inotify instances: the end of the owner would wake us all the same."""
+    without_notify(monkeypatch)
+    table, clock = FakeProcessTable(), FakeClock()
+    start_id = table.add(7)
+    ours = table.current()
+    plant(tmp_path / "x", record(boot_id=ours.boot_id, pid_namespace=ours.pid_namespace) | named(7, start_id))
+    with table, pytest.raises(AcquireTimeoutError):
+        ownership.acquire(tmp_path / "x", timeout=60.0, clock=clock, processes=table)
+    assert 150 < len(clock.waits) < 400  # a quarter of a second each
+    assert 20 < table.observed.count(7) < 80
+
+
+def test_threads_that_poll_one_record_share_the_looks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    without_notify(monkeypatch)
+    for crowd, most in ((1, 0.31), (64, 1.3)):
+        clock = FakeClock()
+        others: Any = {object(): os.fspath(file_of(tmp_path / "x")) for _ in range(crowd - 1)}
+        others |= {object(): os.fspath(file_of(tmp_path / "y")) for _ in range(1000)}
+        monkeypatch.setattr(_waiting, "_polling", others)
+        with ownership.acquire(tmp_path / "x"), pytest.raises(AcquireTimeoutError):
+            ownership.acquire(tmp_path / "x", timeout=60.0, clock=clock)
+        assert most / 2 < max(clock.waits) < most
+        assert len(others) == crowd - 1 + 1000
+
+
 def test_the_owner_goes_just_before_the_deadline(tmp_path: Path) -> None:
     table = FakeProcessTable()
 
