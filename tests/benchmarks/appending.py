@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import functools
 import os
+import signal
 import tempfile
 import time
 from collections.abc import Awaitable, Callable
@@ -13,6 +15,7 @@ from pathlib import Path
 import filelock
 
 import leases
+import ownership
 from leases import aio, append_line
 from tests.benchmarks.timing import interleaved, table
 
@@ -110,6 +113,40 @@ async def lag(directory: Path, count: int, seconds: float) -> None:
     await asyncio.gather(*(lease.release() for lease in held))
 
 
+async def idle(directory: Path, count: int, seconds: float) -> None:
+    """What *count* tasks cost that wait for an owner who stays, in shares of a core; and how fast all are cancelled."""
+    path = directory / "idle"
+    reading, writing = os.pipe()
+    owner = os.fork()
+    if owner == 0:
+        claim = ownership.acquire(path)
+        os.write(writing, b".")
+        time.sleep(3600)
+        claim.release()
+        os._exit(0)
+    try:
+        os.read(reading, 1)
+        waiting: list[object] = []
+        acquire = functools.partial(aio.acquire, path, timeout=None, on_wait=waiting.append)
+        tasks = [asyncio.create_task(acquire()._open()) for _ in range(count)]
+        while len(waiting) < count:
+            await asyncio.sleep(0.1)
+        await asyncio.sleep(2)
+        before, cpu = time.monotonic(), time.process_time()
+        await asyncio.sleep(seconds)
+        share = (time.process_time() - cpu) / (time.monotonic() - before)
+        before = time.monotonic()
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+        took = time.monotonic() - before
+        print(f"  {count:5,} waiters   {share:6.1%} of a core   cancelled in {took * 1e3:6.1f} ms")
+    finally:
+        os.kill(owner, signal.SIGKILL)
+        os.waitpid(owner, 0)
+        os.close(reading), os.close(writing)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--disk", type=Path, default=Path("/var/tmp"), help="a directory on a disk filesystem")
@@ -122,6 +159,9 @@ def main() -> None:
         print("\nhow late the loop is, beyond asyncio.sleep(0.001)")
         for count in (0, 1_000):
             asyncio.run(lag(Path(name), count, options.seconds))
+        print("\ntasks that wait for an owner who stays")
+        for count in (1, 100, 400):
+            asyncio.run(idle(Path(name), count, options.seconds))
 
 
 if __name__ == "__main__":
