@@ -105,8 +105,8 @@ def _renew(place: Place, sentry: Sentry, clock: Clock, processes: ProcessTable, 
     me = processes.current()
     if not reads_same_clock(record, me):
         raise RuntimeError(
-            f"{resource.shown}: the lease of pid {record.pid} is measured by the clock of another time namespace: "
-            "renew it from there"
+            f"{resource.shown}: the lease of pid {record.pid} is measured by a clock that is not known to be ours "
+            "(another time namespace, or a /proc that does not show this process): renew it from where its owner is"
         )
     lease = {**record.lease.model_dump(), "renewed_at": clock.monotonic()}
     raw = encode(changed(record, {"lease": lease, "updated_at": timestamp(clock.wall_ns())}))
