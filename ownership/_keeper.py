@@ -109,8 +109,12 @@ class Keeper:
             with self._mutex:
                 if self._thread is None:
                     thread = threading.Thread(target=self._run, name="ownership-keeper", daemon=True)
-                    thread.start()
-                    self._thread = thread
+                    try:
+                        self._thread = thread
+                        thread.start()
+                    except BaseException:
+                        self._thread = None  # if it was started after all, it ends by that
+                        raise
                     atexit.register(_leave, os.getpid())
         except RuntimeError as error:
             if error.__context__ is not None:  # what a signal handler raised, and Thread.start() made another one of
@@ -124,13 +128,15 @@ class Keeper:
     def _run(self) -> None:
         if hasattr(signal, "pthread_sigmask"):  # signals are for the program's own threads
             signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
-        while True:
+        me = threading.current_thread()
+        while self._thread is me:
             try:
                 self._rest()
                 self.tick()
             except BaseException:  # whatever it is: everything rests on this thread
                 tell(log.exception, "the keeper goes on after an error")
                 time.sleep(TICK)
+        self._wake.set()  # it may have been meant for another one
 
     def _rest(self) -> None:
         """Until the next tick, or, with nothing to look after, until there is."""

@@ -607,6 +607,40 @@ def test_a_dropped_claim_that_the_keeper_finds_first_is_warned_of_all_the_same(t
     assert not claim.held
 
 
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_handler_that_raises_while_the_keeper_is_started_leaves_one(tmp_path: Path, when: str) -> None:
+    """In the very first call of a process."""
+    body = """
+    start = threading.Thread.start
+    def interrupted(thread):
+        threading.Thread.start = start
+        if sys.argv[2] == "after":
+            start(thread)
+        raise KeyboardInterrupt
+    threading.Thread.start = interrupted
+    try:
+        ownership.acquire(sys.argv[1])
+    except KeyboardInterrupt:
+        say("interrupted")
+    with ownership.acquire(sys.argv[1]) as claim:
+        deadline = time.monotonic() + 30
+        while True:
+            keepers = [thread for thread in threading.enumerate() if thread.name == "ownership-keeper"]
+            if len(keepers) == 1:
+                break
+            assert time.monotonic() < deadline, keepers
+            time.sleep(0.01)
+        os.unlink(os.path.dirname(sys.argv[1]) + "/.leases/x.json")
+        while not os.path.exists(os.path.dirname(sys.argv[1]) + "/.leases/x.json"):
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+    say("kept")
+    """
+    with running(body, tmp_path / "x", when) as child:
+        assert [child.hear(), child.hear()] == ["interrupted", "kept"]
+    assert not residue(tmp_path / "x")
+
+
 def test_threads_of_one_process_exclude_each_other(tmp_path: Path) -> None:
     """Eight threads, one resource: never two inside, tokens only grow, and all are served."""
     resource = tmp_path / "resource"
