@@ -13,6 +13,8 @@ from leases._caller import Inheriting
 from leases._task import Task
 from leases._task_errors import TaskTimeoutError
 
+_PATIENCE = 1.0  # seconds that the last look may take
+
 
 class Following:
     """The end of one task, to be waited for; made by :meth:`Roster.follow`.
@@ -81,13 +83,13 @@ class Following:
         return self._result()
 
     def _has_ended_now(self) -> bool:
-        """By a look that begins after this call."""
+        """By a look that begins after this call; not if that takes long, on a disk that hangs for instance."""
         lock = threading.Lock()
         lock.acquire()
         self._glances.append(lock.release)
         if not self._over:
             self._look()
-            lock.acquire()
+            lock.acquire(timeout=_PATIENCE)
         return self._over
 
     def glances(self) -> list[Callable[[], object]]:
