@@ -48,10 +48,8 @@ class Hold:
         if not self._attempt():
             if not patient:
                 raise Busy
-            self._wait(deadline, clock)
-        if not anywhere and not self.is_at_path():
-            self._descriptor.close()
-            raise DirectoryChanged
+            self._wait(deadline, clock, anywhere)
+        self._require_path(anywhere)
         self._since = time.monotonic()
 
     def ensure(self) -> None:
@@ -65,9 +63,15 @@ class Hold:
         if not self.is_at_path():
             raise DirectoryChanged
 
-    def _wait(self, deadline: float, clock: Clock) -> None:
+    def _require_path(self, anywhere: bool) -> None:
+        if not anywhere and not self.is_at_path():
+            self._descriptor.close()
+            raise DirectoryChanged
+
+    def _wait(self, deadline: float, clock: Clock, anywhere: bool) -> None:
         delay = _FIRST_DELAY
         while not self._attempt():
+            self._require_path(anywhere)  # whoever is inside of what is not there any more keeps nobody waiting
             if clock.monotonic() >= deadline:
                 raise self.guard.timeout(lock_holder(self._descriptor.device, self._descriptor.inode))
             clock.wait(delay * (0.5 + random.random()))

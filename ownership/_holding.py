@@ -195,6 +195,7 @@ class Holding:
             if part.term is not None:
                 part.term.heed(record)
             part.signature, part.confirmed = signature, False
+            self._own(part)
             return
         if part.is_before(remembered.owner, remembered.token) or (
             isinstance(record, OwnerRecord) and part.is_before(record, record.token)
@@ -208,11 +209,18 @@ class Holding:
         if signature is not None:
             part.place.directory.remove(part.filename, signature)
         part.renew_by_hand(self.clock.monotonic())
+        self._own(part)
         part.publish(hold)
         tell(log.info, "%s: its record was %s; put back", self.primary.shown, "gone" if record is None else "not ours")
         if self.state not in KEPT:  # given up or lost by another thread meanwhile
             part.withdraw(hold)
             self._require_kept()
+
+    def _own(self, part: Part) -> None:
+        if not part.closed:
+            part.place.owned.enter(part.name, part)
+        if self.state not in KEPT:  # given up or lost by another thread just before
+            part.disclaim()
 
     def _require_kept(self) -> None:
         if self.state is not State.CLOSED or self.process != os.getpid():

@@ -11,6 +11,7 @@ import os
 import signal
 import threading
 import time
+from contextlib import suppress
 from typing import Any
 
 from ownership import _fork
@@ -165,7 +166,10 @@ class Keeper:
             except Exception:
                 tell(log.exception, "the keeper goes on after an error about %s", holding.primary.shown)
         for place in places():
-            self._look_at_place(place)
+            try:
+                self._look_at_place(place)
+            except Exception:
+                tell(log.exception, "the keeper goes on after an error about %s", place.directory.path)
         if LISTENING:
             listen()
         self._busy = busy + 1 if self._was_busy else 0
@@ -255,10 +259,8 @@ def _leave(process: int) -> None:
             if holding.state not in (*KEPT, State.ACQUIRING):
                 holding.withdraw_quietly(*holding.ended)
         for place in places():
-            try:
+            with suppress(OSError, DirectoryChanged):
                 place.move_out()
-            except OSError:
-                pass
 
 
 def _child() -> None:

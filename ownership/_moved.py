@@ -18,6 +18,7 @@ from ownership._record import decode
 class Movable(Protocol):
     """What was published in a directory."""
 
+    behind: list[tuple[Place, Guard]]
     filename: str
     raw: bytes
 
@@ -30,10 +31,10 @@ class Movable(Protocol):
         ...
 
 
-def leave_behind(part: Movable, place: Place, guard: Guard) -> None:
+def leave_behind(part: Movable, place: Place, guard: Guard) -> bool:
     """*part* has gone along to another directory, or was given up: nothing in this one is to name us as an owner.
 
-    Best effort: another thread of ours, or another process, may be busy there.
+    :returns: whether nothing does, as far as that can be reached; else somebody is busy there: try again
     """
 
     def clear(hold: Hold) -> None:
@@ -45,4 +46,11 @@ def leave_behind(part: Movable, place: Place, guard: Guard) -> None:
     try:
         locked([guard], 0.0, SYSTEM_CLOCK, clear, patient=False, anywhere=True)
     except (OSError, OwnershipError, DirectoryChanged, Busy, Interrupting):
-        pass
+        return place.directory.is_deleted() or not place.directory.descriptor.intact()
+    return True
+
+
+def has_left_all(part: Movable) -> bool:
+    """Whether nothing of *part* is left in directories that were moved away, by another look."""
+    part.behind[:] = [(place, guard) for place, guard in part.behind if not leave_behind(part, place, guard)]
+    return not part.behind

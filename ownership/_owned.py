@@ -27,6 +27,13 @@ class Owned:
         one.owns_in = self
         self._owning[name] = one
 
+    def offer(self, name: str, one: Owning) -> None:
+        """Without the guard: only if nothing else of ours may own by that name."""
+        if self._owning.setdefault(name, one) is one:
+            one.owns_in = self
+        else:
+            one.owns_in = None
+
     def drop(self, name: str, one: Owning) -> None:
         """To be called under the guard of *name*; *one* may have been followed by another, or own still."""
         if one.owns_in is not self and self._owning.get(name) is one:

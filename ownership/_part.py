@@ -31,6 +31,7 @@ class Part:
     :ivar owns_in: where a handle of this process owns it by our token
     :ivar closed: our record says that it is
     :ivar retired: nothing of ours is left there
+    :ivar behind: directories that were moved away, and name us still
     :ivar term: until when it is ours, if it is leased
     """
 
@@ -48,6 +49,7 @@ class Part:
         self.registry = registry
         self.instance_id = instance_id
         self.token, self.raw = token, raw
+        self.behind: list[tuple[Place, Guard]] = []
         self._put(place, guard)
 
     def _put(self, place: Place, guard: Guard) -> None:
@@ -262,9 +264,10 @@ class Part:
             return
         place.enter(self)
         if not self.closed:
-            place.owned.enter(self.name, self)
+            place.owned.offer(self.name, self)
         if place.owned is not before.owned:
-            leave_behind(self, before, guard)
+            if not leave_behind(self, before, guard):
+                self.behind.append((before, guard))
             before.leave(self)
             before.move_out()
         self._put(place, place.guard(self.resource))

@@ -107,13 +107,13 @@ class PinnedDirectory:
         """Keep cleaners that honour locks out of the whole directory while we own something in it; best effort."""
         try:
             lock_shared(self.fd)
-        except OSError:
+        except (OSError, ValueError):  # closed by the program around us
             pass
 
     def let_go(self) -> None:
         try:
             unlock(self.fd)
-        except OSError:
+        except (OSError, ValueError):
             pass
 
     def file(self, filename: str) -> str:

@@ -7,7 +7,7 @@ import os
 import stat
 import threading
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import Any
 from weakref import ReferenceType, ref
 
 from ownership import _fork
@@ -22,6 +22,7 @@ from ownership._owned import Owned
 from ownership._paths import Facts, Resource, facts_of
 from ownership._pinned import DirectoryChanged
 from ownership._process import Identity
+from ownership._shortcut import Known
 from ownership._system import euid, require_supported
 from ownership._witness import Witness
 
@@ -126,25 +127,9 @@ class Place:
                 self.mutex.release()
 
 
-class _Known(NamedTuple):
-    """The place of resources in a parent directory, as long as that, its lock directory and we are the same."""
-
-    place: Place
-    above: Facts
-    own: Facts
-    user: int
-
-    def is_current(self, above: Facts) -> bool:
-        """That the path still leads to this lock directory, the look at its guard says."""
-        try:
-            own = facts_of(os.fstat(self.place.directory.descriptor.number))
-        except OSError:
-            return False
-        return self.own == own and self.above == above and self.user == euid()
-
-
 _places: dict[str, Place] = {}
-_known: dict[str, _Known] = {}
+_outlived: dict[Place, None] = {}  # by another directory at their path; until what is owned there has gone along
+_known: dict[str, Known[Place]] = {}
 _mutex = threading.RLock()
 
 
@@ -181,7 +166,7 @@ def _remember(parent: str, place: Place, registry: str | None) -> None:
     if registry is None and not place.directory.path[-1].isdigit():
         with suppress(OSError):
             own = facts_of(os.fstat(place.directory.descriptor.number))
-            _known[parent] = _Known(place, facts_of(os.stat(parent)), own, euid())
+            _known[parent] = Known(place, facts_of(os.stat(parent)), own, euid())
         if len(_known) > 256:
             _known.clear()
 
@@ -231,9 +216,15 @@ def _pin(location: Location) -> Place:
                 place.directory.ensure_open()
                 return place
         _fork.install()
-        same = (place for place in _places.values() if place.directory.is_at(location.facts))
-        place = Place(location, next(same, None))  # the same directory by another path, for instance a bind mount
-        place.directory.open()
+        if place is not None and not place.directory.is_at(location.facts) and (place.users or place.witness.held):
+            _outlived[place] = None
+        same = next((one for one in places() if one.directory.is_at(location.facts)), None)
+        if same is not None and same.directory.path == location.path and same.directory.descriptor.intact():
+            _outlived.pop(same, None)  # it was moved back
+            place = same
+        else:
+            place = Place(location, same)  # the same directory by another path, for instance a bind mount
+            place.directory.open()
         _places[location.path] = place
         return place
 
@@ -256,6 +247,8 @@ def forget(place: Place) -> None:
             del _places[place.directory.path]
             for parent in [parent for parent, known in _known.items() if known.place is place]:
                 del _known[parent]
+        if not place.users and not place.witness.held:
+            _outlived.pop(place, None)
     forget_guards(place.directory)
 
 
@@ -266,14 +259,15 @@ def forget_unused() -> None:
 
 
 def places() -> list[Place]:
-    """Every lock directory this process has open."""
-    return list(_places.values())
+    """Every lock directory this process has open, those included that are not at their path any more."""
+    return [*_places.values(), *_outlived]
 
 
 def _child() -> None:
     global _mutex
     _mutex = threading.RLock()
     _places.clear()
+    _outlived.clear()
     _known.clear()
 
 

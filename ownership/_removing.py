@@ -11,7 +11,7 @@ from ownership._clock import Clock
 from ownership._errors import OwnershipError
 from ownership._guard import PATIENCE, Interrupting
 from ownership._hold import Hold
-from ownership._moved import leave_behind
+from ownership._moved import has_left_all, leave_behind
 from ownership._part import Part
 from ownership._pinned import DirectoryChanged
 
@@ -56,11 +56,16 @@ def withdrawn(holding: Removable, how: str, reason: str, wait: float) -> bool:
             left = True
             continue
         except (DirectoryChanged, FileNotFoundError):
-            leave_behind(part, place, guard)  # the directory was deleted, and our record with it; or moved
+            if not leave_behind(part, place, guard):  # it was deleted, and our record with it; or moved
+                left = True
+                continue
         except (OSError, OwnershipError) as error:
             failure = failure or error
             continue
-        part.retire()
+        if has_left_all(part):
+            part.retire()
+        else:
+            left = True
     if failure is not None:
         raise failure
     return not left

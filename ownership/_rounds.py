@@ -44,7 +44,7 @@ class Rounds:
         used = [place for place in places if place.users]
         names, changed, told = self._changes(used)
         chosen = set()
-        if len(changed) < len(used):  # else every record is looked at anyway
+        if len(changed) < len(used) or not used:  # else every record is looked at anyway
             chosen.update(self._turn(holdings, _QUIET_TURNS if told else _TURNS))
         if names:
             chosen.update(one for one in list(holdings) for part in one.parts if part.filename in names)
