@@ -81,12 +81,19 @@ def _close(holding: Holding, part: Part, hold: Hold) -> None:
         part.term = None
     holding.leased = any(one.term is not None for one in holding.parts)
     part.closed = True
+    part.place.owned.closed.add(part.name)
     part.disclaim()  # from now on this process may acquire it again
 
 
 def is_homeless(holding: Holding) -> bool:
-    """Whether the directories of everything it owned are gone: then there is nobody to be kept out."""
-    return not any(os.path.lexists(part.registry or part.resource.parent) for part in holding.parts)
+    """Whether the directories of everything it owned are gone for good: then there is nobody to be kept out.
+
+    One that was moved away may come back.
+    """
+    if any(os.path.lexists(part.registry or part.resource.parent) for part in holding.parts):
+        return False
+    directories = [part.place.directory for part in holding.parts if part.place is not None]
+    return all(directory.is_deleted() or not directory.descriptor.intact() for directory in directories)
 
 
 def forsake(holding: Holding) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import errno
 import os
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import TypeVar
 
 from ownership import _fork
@@ -139,6 +139,13 @@ def remember(guard: Guard) -> None:
 def forget_guards(directory: LockDirectory) -> None:
     """Close what is kept open of *directory*."""
     for guard in [guard for guard in list(recent) if guard.directory is directory]:
+        recent.pop(guard, None)
+        guard.close_spare()
+
+
+def forget_guards_but(directories: Collection[LockDirectory]) -> None:
+    """Close what is kept open of any directory but these."""
+    for guard in [guard for guard in list(recent) if guard.directory not in directories]:
         recent.pop(guard, None)
         guard.close_spare()
 

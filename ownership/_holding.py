@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import threading
 import weakref
@@ -99,7 +100,11 @@ class Holding:
         if part.place is None:
             self._require_place(part)
         if self.inside is not None and (hold := self.inside.hold_of(part)) is not None:
-            return action(hold)
+            try:
+                return action(hold)
+            except DirectoryChanged:
+                what = "its lock directory was deleted or replaced while its guard was held"
+                raise OSError(errno.ESTALE, what, part.guard.path) from None
         for _ in range(_FOLLOWED):
             try:
                 if not part.place.directory.descriptor.intact():

@@ -18,7 +18,15 @@ MODIFY, ATTRIB, MOVED, CREATE, DELETE = 0x2, 0x4, 0xC0, 0x100, 0x200
 DELETE_SELF, MOVE_SELF, UNMOUNT, OVERFLOW, IGNORED = 0x400, 0x800, 0x2000, 0x4000, 0x8000
 DONT_FOLLOW = 0x02000000
 
+fcntl: ModuleType | None
+try:
+    import fcntl
+except ImportError:
+    fcntl = None
+
 FLAGS = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
+
+_SET_SIGNAL, _GET_SIGNAL, _OURS = 10, 11, 63  # F_SETSIG, F_GETSIG; a real-time signal
 
 _MARK = re.compile(rb"^inotify (wd:[0-9a-f]+ ino:[0-9a-f]+) ", re.MULTILINE)
 
@@ -47,6 +55,27 @@ def _libc() -> Any:
     if _library is None:
         _library = ctypes.CDLL(None, use_errno=True)
     return _library if hasattr(_library, "inotify_init1") else None
+
+
+def claim(instance: int) -> bool:
+    """Mark *instance*, which was just opened, as ours; whether that can be had.
+
+    By the signal that it would send if it were asked to, which it is not: a number that stays with the open file
+    (F_SETSIG, fcntl(2)).
+    """
+    try:
+        fcntl.fcntl(instance, _SET_SIGNAL, _OURS)  # type: ignore[union-attr]
+    except (OSError, ValueError, AttributeError):
+        return False
+    return True
+
+
+def is_claimed(instance: int) -> bool:
+    """Whether that number stands for an instance that was marked."""
+    try:
+        return bool(fcntl.fcntl(instance, _GET_SIGNAL) == _OURS)  # type: ignore[union-attr]
+    except (OSError, ValueError, AttributeError):
+        return False
 
 
 def marks(instance: int) -> frozenset[bytes] | None:

@@ -24,7 +24,7 @@ from ownership._holding import UNSETTLED, Holding
 from ownership._log import log, tell
 from ownership._patrol import Patrol, Watchman
 from ownership._pinned import DirectoryChanged
-from ownership._place import Place, forget, forget_unused, places
+from ownership._place import Place, forget, forget_strays, forget_unused, places
 from ownership._renewal import renew_late
 from ownership._rounds import Rounds
 from ownership._state import KEPT, State
@@ -170,6 +170,7 @@ class Keeper:
                 self._look_at_place(place)
             except Exception:
                 tell(log.exception, "the keeper goes on after an error about %s", place.directory.path)
+        forget_strays()
         if LISTENING:
             listen()
         self._busy = busy + 1 if self._was_busy else 0

@@ -2,28 +2,53 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+import threading
+from typing import Any, Protocol
 
+from ownership import _fork
 from ownership._clock import SYSTEM_CLOCK
 from ownership._errors import OwnershipError
 from ownership._guard import Busy, Guard, Interrupting
 from ownership._hold import Hold
 from ownership._locking import locked
 from ownership._models import GuardState, Malformed, OwnerRecord
-from ownership._pinned import DirectoryChanged
-from ownership._place import Place
+from ownership._owned import Owned
+from ownership._paths import Resource
+from ownership._pinned import DirectoryChanged, Signature
+from ownership._place import Place, pinned
 from ownership._record import decode
+
+_swapping: Any = threading.RLock()
 
 
 class Movable(Protocol):
     """What was published in a directory."""
 
+    resource: Resource
+    registry: str | None
+    place: Place
+    guard: Guard
+    closed: bool
+    confirmed: bool
+    retired: bool
+    signature: Signature | None
+    owns_in: Owned | None
+    token: int
+    name: str
     behind: list[tuple[Place, Guard]]
     filename: str
     raw: bytes
 
     def is_ours(self, record: OwnerRecord | Malformed | None) -> bool:
         """Whether *record* says what we published."""
+        ...
+
+    def put(self, place: Place, guard: Guard) -> None:
+        """It is there from now on."""
+        ...
+
+    def disclaim(self) -> None:
+        """No handle of this process owns it by our token any more."""
         ...
 
     def blank(self, hold: Hold, remembered: GuardState, place: Place | None = None) -> None:
@@ -54,3 +79,38 @@ def has_left_all(part: Movable) -> bool:
     """Whether nothing of *part* is left in directories that were moved away, by another look."""
     part.behind[:] = [(place, guard) for place, guard in part.behind if not leave_behind(part, place, guard)]
     return not part.behind
+
+
+def follow(part: Movable) -> None:
+    """See :meth:`ownership._part.Part.follow`."""
+    place = pinned(part.resource, part.registry)
+    if part.place is None or part.place is place:
+        return
+    try:
+        place.enter(part)
+    except DirectoryChanged:  # that was let go of meanwhile: whoever comes back finds the next
+        return
+    if part.closed:
+        place.owned.closed.add(part.name)
+    else:
+        place.owned.offer(part.name, part)
+    with _swapping:
+        before, guard = part.place, part.guard
+        part.put(place, place.guard(part.resource))
+    part.signature, part.confirmed = None, False
+    if place.owned is not before.owned:
+        if not leave_behind(part, before, guard):
+            part.behind.append((before, guard))
+        before.leave(part)
+        before.move_out()
+    if part.retired:
+        place.leave(part)
+        part.disclaim()
+
+
+def _child() -> None:
+    global _swapping
+    _swapping = threading.RLock()
+
+
+_fork.in_child(_child)

@@ -21,6 +21,7 @@ class Owned:
 
     def __init__(self) -> None:
         self._owning: dict[str, Owning] = {}
+        self.closed: set[str] = set()  # what has been given up, and is kept until the process ends
 
     def enter(self, name: str, one: Owning) -> None:
         """To be called under the guard of *name*."""

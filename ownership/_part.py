@@ -13,10 +13,10 @@ from ownership._heartbeat import Term
 from ownership._hold import Hold
 from ownership._loss import is_later
 from ownership._models import GuardState, Malformed, OwnerIdentity, OwnerRecord, ending, timestamp
-from ownership._moved import leave_behind
+from ownership._moved import follow
 from ownership._owned import Owned
 from ownership._pinned import DirectoryChanged, Signature, is_settled, signature_of
-from ownership._place import Place, pinned
+from ownership._place import Place
 from ownership._record import changed, decode, encode
 
 
@@ -50,9 +50,10 @@ class Part:
         self.instance_id = instance_id
         self.token, self.raw = token, raw
         self.behind: list[tuple[Place, Guard]] = []
-        self._put(place, guard)
+        self.put(place, guard)
 
-    def _put(self, place: Place, guard: Guard) -> None:
+    def put(self, place: Place, guard: Guard) -> None:
+        """It is there from now on."""
         self.guard: Guard = guard  # first: whoever reads the place first never has that of the other directory with it
         self.place: Place = place
         self.name, self.directory = guard.resource.name, place.directory.path
@@ -239,6 +240,8 @@ class Part:
             self._open.close()
         self.retired = True
         self.place.users.discard(self)
+        if self.closed:
+            self.place.owned.closed.discard(self.name)
         if self.term is not None:
             self.term.end()
 
@@ -258,20 +261,4 @@ class Part:
 
         Two threads may do this at once, and a third give us up meanwhile.
         """
-        place = pinned(self.resource, self.registry)
-        before, guard = self.place, self.guard
-        if place is before or before is None:
-            return
-        place.enter(self)
-        if not self.closed:
-            place.owned.offer(self.name, self)
-        if place.owned is not before.owned:
-            if not leave_behind(self, before, guard):
-                self.behind.append((before, guard))
-            before.leave(self)
-            before.move_out()
-        self._put(place, place.guard(self.resource))
-        self.signature, self.confirmed = None, False
-        if self.retired:
-            place.leave(self)
-            self.disclaim()
+        follow(self)

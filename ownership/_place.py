@@ -13,7 +13,7 @@ from weakref import ReferenceType, ref
 from ownership import _fork
 from ownership._directory import LockDirectory
 from ownership._errors import explained
-from ownership._guard import Guard, forget_guards
+from ownership._guard import Guard, forget_guards, forget_guards_but
 from ownership._heartbeat import Heartbeat
 from ownership._location import Location, locate, locate_registry
 from ownership._making import make_directory, make_named_parent
@@ -256,6 +256,12 @@ def forget_unused() -> None:
     """Let go of every directory that nothing here uses: for processes without a keeper, which does it in time."""
     for place in [place for place in places() if not place.users and not place.witness.held]:
         forget(place)
+    forget_strays()
+
+
+def forget_strays() -> None:
+    """Let go of guards in directories that nobody uses or looks after any more."""
+    forget_guards_but({place.directory for place in places()})
 
 
 def places() -> list[Place]:

@@ -14,6 +14,7 @@ from ownership._hold import Hold
 from ownership._moved import has_left_all, leave_behind
 from ownership._part import Part
 from ownership._pinned import DirectoryChanged
+from ownership._place import existing
 
 _Result = TypeVar("_Result")
 
@@ -56,7 +57,8 @@ def withdrawn(holding: Removable, how: str, reason: str, wait: float) -> bool:
             left = True
             continue
         except (DirectoryChanged, FileNotFoundError):
-            if not leave_behind(part, place, guard):  # it was deleted, and our record with it; or moved
+            # it was deleted, and our record with it; or moved, and perhaps a copy of it put in its place
+            if not leave_behind(part, place, guard) or not _is_cleared_at_path(part):
                 left = True
                 continue
         except (OSError, OwnershipError) as error:
@@ -69,3 +71,14 @@ def withdrawn(holding: Removable, how: str, reason: str, wait: float) -> bool:
     if failure is not None:
         raise failure
     return not left
+
+
+def _is_cleared_at_path(part: Part) -> bool:
+    """Whether nothing names us as the owner where the path leads by now."""
+    try:
+        place = existing(part.resource, part.registry)
+        if place is None or not any(place.directory.signature(name) for name in (part.filename, part.guard.filename)):
+            return True
+        return leave_behind(part, place, place.guard(part.resource))
+    except (OSError, OwnershipError):
+        return False

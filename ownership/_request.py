@@ -153,8 +153,9 @@ def withdraw(examiner: Examiner, place: Place, hold: Hold, token: int) -> StopRe
 class Request(Part):
     """Our own request: published, put back and withdrawn like a record."""
 
-    def _put(self, place: Place, guard: Guard) -> None:
-        super()._put(place, guard)
+    def put(self, place: Place, guard: Guard) -> None:
+        """It is there from now on."""
+        super().put(place, guard)
         self.name = _key(self.resource)
         self.filename = self.resource.name + SUFFIX
         self.path = place.directory.file(self.filename)

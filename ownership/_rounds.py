@@ -74,7 +74,7 @@ class Rounds:
                 self._notices.watch(place.directory)  # from the next tick on
             if not place.directory.is_at_path() or (not known and self._is_stamped_anew(place)):
                 changed.add(place)
-        ours = [name for name in changes.names if any(name.removesuffix(".json") in place.owned for place in places)]
+        ours = [name for name in changes.names if any(_is_kept(name.removesuffix(".json"), place) for place in places)]
         return frozenset(ours), changed, told
 
     def _is_stamped_anew(self, place: Place) -> bool:
@@ -118,6 +118,10 @@ class _Sheet:
             except OSError:  # it is not there, or the path leads to another directory by now
                 pass
             yield self._behind[number][1]
+
+
+def _is_kept(name: str, place: Place) -> bool:
+    return name in place.owned or name in place.owned.closed
 
 
 def _line_of(part: Part) -> tuple[bytes, int, int]:

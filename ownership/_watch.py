@@ -28,6 +28,7 @@ class Watch:
         self._notify = notify
         self._files: list[int] = []  # filled and emptied in steps that no signal handler splits
         self._marks: frozenset[bytes] | None = None
+        self._claimed = False
         self._handles: list[int] = []
         self._queued: list[int] = []
         self._stood_for: dict[int, tuple[int, int] | None] = {}
@@ -58,11 +59,15 @@ class Watch:
         opener = _inotify.opener()
         if opener is None:
             return False
+        if self._files and not self._is_ours():
+            self._files.clear()
         if not self._files:
+            self._marks, self._claimed = None, False
             self._files.extend(map(opener, (_inotify.FLAGS,)))
             if self._files[0] < 0:  # too many instances or descriptors: the caller polls
                 self._files.clear()
                 return False
+            self._claimed = _inotify.claim(self._files[0])
         if _inotify.add(self._files[0], path, _CHANGES) < 0:
             return False
         self._marks = _inotify.marks(self._files[0])
@@ -118,6 +123,8 @@ class Watch:
 
     def _is_ours(self) -> bool:
         """Whether the number stands for our instance: of its watches some may have ended, none can have come."""
+        if self._claimed and not _inotify.is_claimed(self._files[0]):
+            return False
         if self._marks is None:  # it cannot be told here
             return True
         found = _inotify.marks(self._files[0])
