@@ -1,0 +1,342 @@
+"""Lock directories that are deleted, moved, moved back and copied under their owners, between any two steps."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+import ownership
+from ownership import AlreadyOwnedError, Claim, Verdict, _keeper, _place
+from tests.support.processes import Contender, eventually, residue, running
+from tests.support.records import file_of
+from tests.support.waiting import eventually as soon
+
+pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+MANY = 70  # more than are looked at one by one
+
+
+@pytest.fixture
+def other() -> Iterator[Contender]:
+    with Contender() as one:
+        yield one
+
+
+def deleted(folder: Path) -> None:
+    shutil.rmtree(folder / ".leases", ignore_errors=True)
+
+
+def moved(folder: Path) -> None:
+    (folder / ".leases").rename(folder / "moved")
+
+
+def copied(folder: Path) -> None:
+    """A restore of a backup, or a move to another disk."""
+    shutil.copytree(folder / ".leases", folder / "copy")
+    moved(folder)
+    (folder / "copy").rename(folder / ".leases")
+
+
+@contextmanager
+def sitting_in(guard: Path) -> Iterator[None]:
+    """Somebody is inside a guard, and stays."""
+    body = (
+        "import fcntl, sys; f = open(sys.argv[1], 'r+'); fcntl.flock(f, fcntl.LOCK_EX); print(1, flush=True); input()"
+    )
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen([sys.executable, "-c", body, os.fspath(guard)], **pipes) as sitter:  # type: ignore[call-overload]
+        assert sitter.stdout is not None
+        sitter.stdout.readline()
+        yield
+        sitter.communicate(b"\n")
+
+
+@pytest.mark.parametrize("way", ["acquired and released there", "acquired there", "looked at"])
+@pytest.mark.parametrize("how", [deleted, moved])
+def test_many_claims_go_along_although_others_of_the_process_were_in_the_new_directory_first(
+    tmp_path: Path, other: Contender, how: Callable[[Path], None], way: str
+) -> None:
+    claims = [ownership.acquire(tmp_path / f"x{number}") for number in range(MANY)]
+    eventually(lambda: not _keeper.UNSETTLED)
+    how(tmp_path)
+    late: Claim | None = None
+    if way == "looked at":
+        other.do("acquire", tmp_path / "theirs")  # which makes the directory
+        assert ownership.inspect(tmp_path / "x0").verdict is Verdict.FREE
+    else:
+        late = ownership.acquire(tmp_path / "late")
+        if way != "acquired there":
+            late.release()
+    eventually(lambda: all(file_of(claim.path).exists() for claim in claims))
+    for claim in (claims[0], claims[-1]):
+        claim.verify()
+        assert other.do("acquire", claim.path)["error"] == "AlreadyOwnedError"
+    assert not any(claim.lost.is_set() for claim in claims)
+    for claim in [*claims, *([late] if late else [])]:
+        claim.release()
+    assert other.passes(claims[0].path)
+
+
+def test_a_claim_that_outlived_its_directory_takes_nothing_from_its_successor(tmp_path: Path) -> None:
+    """In one process: the greater token is right, and stays so when the other one has learned of it."""
+    first = ownership.acquire(tmp_path / "x")
+    deleted(tmp_path)
+    second = ownership.acquire(tmp_path / "x")
+    assert first.lost.wait(30)
+    eventually(lambda: first._holding not in _keeper.KEEPER.holdings)
+    with pytest.raises(AlreadyOwnedError):
+        ownership.acquire(tmp_path / "x")
+    second.verify()
+    second.release()
+    assert not residue(tmp_path / "x")
+
+
+def test_closed_descriptors_of_a_directory_that_was_left_stop_no_keeper(tmp_path: Path) -> None:
+    body = """
+    import logging, shutil
+    errors = []
+    class Handler(logging.Handler):
+        def emit(self, record):
+            errors.append(record.getMessage())
+    logging.getLogger("ownership").addHandler(Handler(logging.ERROR))
+    left, kept = sys.argv[1], sys.argv[2]
+    gone, stays = ownership.acquire(left + "/x"), ownership.acquire(kept + "/x")
+    gone.verify(), stays.verify()
+    os.closerange(3, 256)
+    shutil.rmtree(left + "/.leases")
+    gone.release()
+    for _ in range(2):
+        time.sleep(1.3)  # the first directory is let go of in between
+        for name in os.listdir(kept + "/.leases"):
+            if name.endswith(".alive"):
+                os.unlink(f"{kept}/.leases/{name}")
+        deadline = time.monotonic() + 30
+        while not any(name.endswith(".alive") for name in os.listdir(kept + "/.leases")):
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+    say(errors)
+    """
+    for name in ("left", "kept"):
+        (tmp_path / name).mkdir()
+    with running(body, tmp_path / "left", tmp_path / "kept") as child:
+        assert child.hear() == []
+
+
+@pytest.mark.parametrize("how", [deleted, moved])
+def test_nobody_waits_for_a_guard_that_is_not_there_any_more(
+    tmp_path: Path, other: Contender, how: Callable[[Path], None]
+) -> None:
+    """Whoever is inside it may be stopped for days: meanwhile another one would own what is at the path."""
+    with ownership.acquire(tmp_path / "x") as claim, sitting_in(file_of(tmp_path / "x", "guard")):
+        how(tmp_path)
+        eventually(lambda: file_of(tmp_path / "x").exists())
+        claim.verify()
+        assert other.do("acquire", tmp_path / "x")["error"] == "AlreadyOwnedError"
+    assert other.passes(tmp_path / "x")
+
+
+def test_what_could_not_be_left_clean_is_cleaned_before_it_counts_as_released(tmp_path: Path, other: Contender) -> None:
+    """The guard in the directory that was moved away was busy when its owner went along."""
+    claim = ownership.acquire(tmp_path / "x")
+    with sitting_in(file_of(tmp_path / "x", "guard")):
+        moved(tmp_path)
+        eventually(lambda: file_of(tmp_path / "x").exists())
+        assert (tmp_path / "moved" / "x.json").exists()
+        claim.release()
+        assert not file_of(tmp_path / "x").exists()
+    eventually(lambda: not (tmp_path / "moved" / "x.json").exists())
+    eventually(lambda: claim._holding not in _keeper.KEEPER.holdings)
+    (tmp_path / ".leases").rename(tmp_path / "new")
+    (tmp_path / "moved").rename(tmp_path / ".leases")
+    assert other.passes(tmp_path / "x")
+
+
+def test_a_release_finds_its_record_in_a_copy_of_the_directory_too(tmp_path: Path, other: Contender) -> None:
+    for how in (copied, lambda folder: None):
+        claim = ownership.acquire(tmp_path / "x", also=[tmp_path / "y"])
+        claim.verify()
+        how(tmp_path)
+        claim.release()
+        for name in ("x", "y"):
+            assert not file_of(tmp_path / name).exists()
+            assert other.passes(tmp_path / name)
+    assert not list((tmp_path / "moved").glob("*.json"))
+
+
+def test_a_retired_claim_outlives_a_directory_that_is_away_for_a_while(tmp_path: Path, other: Contender) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    claim = ownership.acquire(folder / "x")
+    claim.retire("shutting down")
+    folder.rename(tmp_path / "away")
+    ticked = _keeper.KEEPER._ticked
+    eventually(lambda: _keeper.KEEPER._ticked > ticked + 1)  # several looks
+    (tmp_path / "away").rename(folder)
+    assert other.do("acquire", folder / "x")["error"] == "AlreadyOwnedError"
+    file_of(folder / "x").unlink()
+    eventually(lambda: file_of(folder / "x").exists())
+    claim.release()
+    assert other.passes(folder / "x")
+    gone = ownership.acquire(folder / "y")
+    gone.retire()
+    shutil.rmtree(folder)
+    eventually(lambda: gone._holding not in _keeper.KEEPER.holdings)  # there is nobody to be kept out
+
+
+def test_a_retired_claim_among_many_is_put_back_as_soon_as_any_other(tmp_path: Path) -> None:
+    claims = [ownership.acquire(tmp_path / f"x{number}") for number in range(MANY)]
+    claims[0].retire("later")
+    eventually(lambda: not _keeper.UNSETTLED)
+    for _ in range(2):
+        ticked = _keeper.KEEPER._ticked
+        file_of(claims[0].path).unlink()
+        eventually(lambda: file_of(claims[0].path).exists())
+        assert _keeper.KEEPER._ticked - ticked < 4  # one of many is looked at once in sixteen seconds
+    for claim in claims:
+        claim.release()
+
+
+def test_inside_a_critical_section_a_replaced_directory_is_an_error_of_the_system(tmp_path: Path) -> None:
+    claim = ownership.acquire(tmp_path / "x")
+    with claim.critical():
+        moved(tmp_path)
+        (tmp_path / ".leases").mkdir(mode=0o700)
+        with pytest.raises(OSError, match="deleted or replaced"):
+            claim.announce("serving")
+    eventually(lambda: file_of(tmp_path / "x").exists())
+    claim.verify()
+    claim.release()
+    assert not residue(tmp_path / "x")
+
+
+def test_directories_that_come_and_go_leave_nothing_open(tmp_path: Path) -> None:
+    body = """
+    import gc, shutil
+    from ownership import _guard, _place
+    def below():
+        gc.collect()
+        links = [f"/proc/self/fd/{number}" for number in os.listdir("/proc/self/fd")]
+        return [link for link in links if os.path.lexists(link) and sys.argv[1] in os.readlink(link)]
+    for number in range(60):
+        claim = ownership.acquire(f"{sys.argv[1]}/x{number}")
+        shutil.rmtree(sys.argv[1] + "/.leases", ignore_errors=True)
+        if number % 3 == 0:
+            claim.verify()
+        if number % 3 == 1:
+            time.sleep(0.05)
+        claim.release()
+        shutil.rmtree(sys.argv[1] + "/.leases", ignore_errors=True)
+    deadline = time.monotonic() + 30
+    while below() or _place.places() or _guard.recent:
+        assert time.monotonic() < deadline, (below(), _place.places(), _guard.recent)
+        time.sleep(0.05)
+    say(True)
+    """
+    with running(body, tmp_path) as child:
+        assert child.hear() is True
+
+
+def test_threads_and_a_cleaner_leave_nobody_behind(tmp_path: Path, other: Contender) -> None:
+    """Whatever is not released is owned in the end, what was released is free, and no place is left with a user."""
+    over = threading.Event()
+    problems: list[BaseException] = []
+    kept: list[Claim] = []
+
+    def cleans() -> None:
+        for number in range(60):
+            if over.wait(0.01):
+                return
+            try:
+                if number % 3:
+                    (tmp_path / ".leases").rename(tmp_path / f"moved{number}")
+                else:
+                    deleted(tmp_path)
+            except OSError:  # there is none at the moment
+                pass
+
+    def works(name: str) -> None:
+        try:
+            for _ in range(20):
+                try:
+                    with ownership.acquire(tmp_path / name, timeout=30) as claim:
+                        claim.verify()
+                        claim.announce("serving")
+                except (OSError, ownership.OwnershipError):  # it keeps being changed from outside
+                    pass
+            kept.append(ownership.acquire(tmp_path / name, timeout=30))
+        except BaseException as error:
+            problems.append(error)
+
+    cleaner = threading.Thread(target=cleans)
+    workers = [threading.Thread(target=works, args=(f"x{number}",)) for number in range(4)]
+    for thread in (cleaner, *workers):
+        thread.start()
+    cleaner.join()
+    over.set()
+    for thread in workers:
+        thread.join()
+    assert not problems
+    assert len(kept) == 4
+    eventually(lambda: all(file_of(claim.path).exists() for claim in kept))
+    for claim in kept:
+        claim.verify()
+        assert other.do("acquire", claim.path)["error"] == "AlreadyOwnedError"
+        claim.release()
+        assert other.passes(claim.path)
+    eventually(
+        lambda: not [place for place in _place.places() if place.users and str(tmp_path) in place.directory.path]
+    )
+    assert not [path for path in tmp_path.glob("*/*.json") if path.parent.name != ".leases"]
+
+
+@pytest.mark.parametrize("announces", [False, True])
+def test_a_wait_leaves_inotify_instances_of_the_program_alone(
+    tmp_path: Path, other: Contender, announces: bool
+) -> None:
+    """K74: it closed ours, and made its own with the same numbers, which watch nothing yet."""
+    body = """
+    import ctypes
+    libc = ctypes.CDLL(None)
+    got = []
+    def waits():
+        with ownership.acquire(sys.argv[1] + "/x", timeout=60, on_wait=lambda error: say("waits")):
+            got.append(True)
+    thread = threading.Thread(target=waits)
+    thread.start()
+    deadline = time.monotonic() + 30
+    def numbers():
+        return [n for n in os.listdir("/proc/self/fd") if os.path.lexists(f"/proc/self/fd/{n}")
+                and os.readlink(f"/proc/self/fd/{n}") == "anon_inode:inotify"]
+    while not numbers():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    hear()
+    os.closerange(3, 256)
+    mine = [libc.inotify_init1(os.O_CLOEXEC | os.O_NONBLOCK) for _ in range(12)]
+    say("made")
+    hear()
+    marks = [open(f"/proc/self/fdinfo/{n}").read().count("inotify wd") for n in mine]
+    say(marks)
+    hear()
+    thread.join(60)
+    say([got, len(numbers())])
+    """
+    path = tmp_path / "x"
+    assert "value" in other.do("acquire", path)
+    with running(body, tmp_path) as child:
+        assert child.hear() == "waits"
+        assert child.ask("close") == "made"
+        if announces:
+            for _ in range(2):
+                assert "value" in other.do("announce", path, phase="serving")
+        assert child.ask("look") == [0] * 12
+        assert "value" in other.do("release", path)
+        assert child.ask("end") == [[True], 12]
+    soon(lambda: ownership.inspect(path).verdict is Verdict.FREE)
