@@ -40,10 +40,13 @@ class Change:
         """What is to be appended for *state*."""
         if state.by != self.me.instance_id:
             return state.line
-        if state.state == RUNNING:
-            self._seats.drives(state.task, True)
         known = self.view.drivers.get(state.by)
-        if known is not None and (state.state != RUNNING or known.get("seat") == list(self._seats.take())):
+        if state.state == RUNNING:
+            seat = self._seats.take()
+            self._seats.drives(state.task, True)
+            if known is not None and known.get("seat") == list(seat):
+                return state.line
+        elif known is not None:
             return state.line
         told = {**self.me.model_dump(mode="json"), "host": self._record.host, "command": self._record.command}
         return encoded({"driver": {**told, "seat": self._seats.take()}}) + state.line

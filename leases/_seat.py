@@ -47,8 +47,9 @@ class _User:
     """May take our seat at any moment, until it is dropped."""
 
     def __init__(self, key: _Key) -> None:
-        self.key = key
-        _users.setdefault(key, set()).add(id(self))
+        with _mutex:  # which whoever gives up a seat has, too
+            _users.setdefault(key, set()).add(id(self))
+            self.key = key
 
     def __del__(self) -> None:
         if sys.is_finalizing() or "key" not in self.__dict__:
@@ -90,7 +91,7 @@ class Seats:
         return os.getpid(), self._path, self._registry, id(self._seams.get("processes"))
 
     def drives(self, task: str, does: bool) -> None:
-        """Whether this process drives *task*: our seat stands for it."""
+        """Whether this process drives *task*: our seat, which was taken before, stands for it."""
         driven = _driven.setdefault(self._key(), set())
         driven.add(task) if does else driven.discard(task)
 

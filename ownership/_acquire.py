@@ -92,7 +92,7 @@ class Acquisition:
                     self._attempt(holding)
                     break
                 except DirectoryChanged:
-                    self.moves += 1
+                    self.moves += 1 + _MOVES * holding.abandoned  # what is left the keeper takes: nothing joins it
                     self._pause()
                 except Unsettled as waiting:
                     self.settled = settles(waiting.place, waiting.resource, waiting.examined, self.clock)

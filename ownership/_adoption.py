@@ -54,7 +54,8 @@ class Adoption:
                 locked(guards, until, self.holding.clock, partial(self._adopt, places, targets))
                 return
             except DirectoryChanged:
-                continue
+                if self.holding.abandoned:  # something is left of this attempt, and the keeper takes it away
+                    break
             except Interrupting as interrupting:
                 raise interrupting.told() from None
         raise HandoverError(f"{targets[0].path}: its lock directory keeps being changed", resource=targets[0].path)
@@ -130,5 +131,5 @@ def _give_back(part: Part, hold: Hold, remembered: GuardState, record: OwnerReco
         part.place.directory.replace(part.filename, encode(record), part.temporary)
         hold.write(remembered)
         part.published = part.stamped = False
-    except (OSError, OwnershipError):
+    except (OSError, OwnershipError, DirectoryChanged):
         return  # withdrawn like any other failed acquire

@@ -105,16 +105,18 @@ class PinnedDirectory:
 
     def hold(self) -> None:
         """Keep cleaners that honour locks out of the whole directory while we own something in it; best effort."""
-        try:
-            lock_shared(self.fd)
-        except (OSError, ValueError):  # closed by the program around us
-            pass
+        if self.descriptor.intact():
+            try:
+                lock_shared(self.fd)
+            except (OSError, ValueError):  # it was closed by the program around us just now
+                pass
 
     def let_go(self) -> None:
-        try:
-            unlock(self.fd)
-        except (OSError, ValueError):
-            pass
+        if self.descriptor.intact():  # not a file of the program that has its number by now
+            try:
+                unlock(self.fd)
+            except (OSError, ValueError):
+                pass
 
     def file(self, filename: str) -> str:
         return f"{self.path}/{filename}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -15,6 +16,9 @@ import pytest
 
 import ownership
 from ownership import AlreadyOwnedError, Claim, Verdict, _keeper, _place
+from ownership._hold import Hold
+from ownership._part import Part
+from ownership._pinned import DirectoryChanged
 from tests.support.processes import Contender, eventually, residue, running
 from tests.support.records import file_of
 from tests.support.waiting import eventually as soon
@@ -127,6 +131,87 @@ def test_closed_descriptors_of_a_directory_that_was_left_stop_no_keeper(tmp_path
         (tmp_path / name).mkdir()
     with running(body, tmp_path / "left", tmp_path / "kept") as child:
         assert child.hear() == []
+
+
+@pytest.mark.parametrize("ttl", [None, 30.0])
+def test_with_closed_descriptors_a_claim_goes_along_all_the_same(tmp_path: Path, ttl: float | None) -> None:
+    body = """
+    import shutil
+    ttl = json.loads(sys.argv[2])
+    claim = ownership.acquire(sys.argv[1] + "/x", ttl=ttl) if ttl else ownership.acquire(sys.argv[1] + "/x")
+    claim.verify()
+    os.closerange(3, 256)
+    mine = [os.open("/dev/null", os.O_RDONLY) for _ in range(20)]
+    shutil.rmtree(sys.argv[1] + "/.leases")
+    os.mkdir(sys.argv[1] + "/other")  # which may get the inode
+    deadline = time.monotonic() + 30
+    while not os.path.exists(sys.argv[1] + "/.leases/x.json"):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    claim.verify()
+    say([attempt(os.fstat, number) is not None for number in mine] == [True] * 20)
+    hear()
+    claim.release()
+    say(claim.lost.is_set())
+    """
+    with Contender() as other, running(body, tmp_path, json.dumps(ttl)) as child:
+        assert child.hear() is True
+        assert other.do("acquire", tmp_path / "x")["error"] == "AlreadyOwnedError"
+        assert child.ask("release") is False
+        assert other.passes(tmp_path / "x")
+
+
+@pytest.mark.parametrize("how", [deleted, moved])
+def test_an_adoption_whose_directory_is_replaced_is_the_heirs_or_the_parents(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: Callable[[Path], None]
+) -> None:
+    """Whoever of the two is told that it owns does, for good."""
+    claim, recheck = ownership.acquire(tmp_path / "x"), Part.recheck
+
+    def meddled(part: Part, hold: Hold) -> None:
+        monkeypatch.undo()
+        how(tmp_path)
+        recheck(part, hold)
+
+    monkeypatch.setattr(Part, "recheck", meddled)
+    outcomes: list[object] = []
+    try:
+        with claim.handover(timeout=2) as heir:
+            try:
+                outcomes.append(heir.adopt())
+            except ownership.HandoverError as error:
+                outcomes.append(error)
+    except ownership.HandoverError:
+        assert isinstance(outcomes[0], ownership.HandoverError)
+        outcomes[0] = claim
+    owns = outcomes[0]
+    assert isinstance(owns, Claim)
+    eventually(lambda: file_of(tmp_path / "x").exists())
+    ticked = _keeper.KEEPER._ticked
+    eventually(lambda: _keeper.KEEPER._ticked > ticked + 0.7)
+    owns.verify()
+    owns.release()
+    assert not residue(tmp_path / "x")
+
+
+def test_an_acquire_of_which_something_is_left_does_not_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two faults at once: the directory is replaced, and what was published cannot be withdrawn."""
+    withdraw, check = Part.withdraw, Part._check
+
+    def fails(part: Part, hold: Hold) -> None:
+        monkeypatch.setattr(Part, "withdraw", withdraw)
+
+    def changed(part: Part, published: tuple[int, int], hold: Hold) -> None:
+        monkeypatch.setattr(Part, "_check", check)
+        raise DirectoryChanged
+
+    monkeypatch.setattr(Part, "withdraw", fails)
+    monkeypatch.setattr(Part, "_check", changed)
+    with pytest.raises(OSError, match="keeps being changed"):
+        ownership.acquire(tmp_path / "x")
+    soon(lambda: not file_of(tmp_path / "x").exists())
+    with ownership.acquire(tmp_path / "x", timeout=30) as claim:
+        claim.verify()
 
 
 @pytest.mark.parametrize("how", [deleted, moved])

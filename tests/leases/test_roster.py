@@ -1331,3 +1331,26 @@ def test_a_roster_that_nobody_has_keeps_no_seat_unless_a_task_is_driven(tmp_path
     assert not _seat._held
     with Roster(tmp_path / "roster").start("d"):
         assert ownership.inspect(seat).verdict is Verdict.LIVE
+
+
+def test_a_seat_is_not_given_up_under_somebody_who_takes_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One thread drops the last roster in the moment in which another begins with its first task."""
+    path, give_up = str(tmp_path / "roster"), _seat._give_up
+    taken, threads = list[_seat.Seat](), list[threading.Thread]()
+    one, others = _seat.Seats(path, None, {}), [_seat.Seats(path, None, {})]
+    first = one.take()
+
+    def slow(key: Any, reason: str) -> None:
+        monkeypatch.undo()
+        threads.append(threading.Thread(target=lambda: taken.append(others[0].take())))
+        threads[0].start()
+        threads[0].join(0.2)
+        give_up(key, reason)
+
+    monkeypatch.setattr(_seat, "_give_up", slow)
+    del one
+    threads[0].join()
+    assert taken[0].token > first.token
+    assert ownership.inspect(f"{path}.driver-1").verdict is Verdict.LIVE
+    others.clear()
+    assert not _seat._held
