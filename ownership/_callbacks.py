@@ -7,6 +7,7 @@ import errno
 import os
 import queue
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -40,14 +41,16 @@ class Callbacks:
 
         :raises OSError: it cannot be started
         """
+        handled = sys.exc_info()[1]  # by our caller
         with self._mutex:
             if self._thread is None:
                 try:
                     self._start()
                     atexit.register(_finish, os.getpid())
                 except RuntimeError as error:
-                    if error.__context__ is not None:  # what a signal handler raised: Thread.start() made it another
-                        raise error.__context__ from None
+                    raised = error.__context__  # perhaps by a signal handler: Thread.start() made it another
+                    if raised is not None and raised is not handled:
+                        raise raised from None
                     raise OSError(errno.ENOMEM, f"the thread for callbacks cannot be started: {error}") from None
 
     def put(self, callback: Callable[[], object]) -> None:

@@ -9,6 +9,7 @@ import atexit
 import errno
 import os
 import signal
+import sys
 import threading
 import time
 from contextlib import suppress
@@ -106,6 +107,7 @@ class Keeper:
             forget_unused()
 
     def _ensure_thread(self, path: str) -> None:
+        handled = sys.exc_info()[1]  # by our caller
         try:
             with self._mutex:
                 if self._thread is None:
@@ -118,8 +120,9 @@ class Keeper:
                         raise
                     atexit.register(_leave, os.getpid())
         except RuntimeError as error:
-            if error.__context__ is not None:  # what a signal handler raised, and Thread.start() made another one of
-                raise error.__context__ from None
+            raised = error.__context__  # perhaps by a signal handler, and Thread.start() made another one of that
+            if raised is not None and raised is not handled:
+                raise raised from None
             raise explained(
                 OSError(errno.ENOMEM, f"the keeper's thread cannot be started: {error}"),
                 path,

@@ -145,6 +145,26 @@ def test_an_owner_that_has_closed_but_not_ended_is_replaced(path: Path) -> None:
         assert state_of(old.pid) in "XZ"
 
 
+def test_an_asker_for_which_no_thread_can_be_started_says_so(path: Path) -> None:
+    body = """
+    start = threading.Thread.start
+    def no(thread):
+        raise RuntimeError("can't start new thread")
+    threading.Thread.start = no
+    try:
+        ownership.replace(sys.argv[1], grace=60, timeout=0)
+    except OSError as error:
+        say([type(error).__name__, error.filename, error.hint])
+    """
+    with owner(path) as old:
+        with running(body, path) as child:
+            kind, filename, hint = child.hear()
+        assert (kind, filename) == ("OSError", str(path))
+        assert "threads" in hint
+        assert state_of(old.pid) not in "XZ"
+        assert is_clean(path)
+
+
 def test_a_zombie_owner_is_followed_at_once(path: Path) -> None:
     with owner(path) as old:
         os.kill(old.pid, signal.SIGKILL)
