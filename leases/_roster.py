@@ -35,7 +35,7 @@ class Roster:
 
     Not guaranteed: anything against programs that write the file by other means, or when it is deleted; that a lost
     driver's work was not done, only that it did not say so. From another pid namespace or boot a driver is judged by
-    its seat, ``PATH.driver-N``, which it owns as long as it lives, as any owner is; if nothing can be told (a cleaner
+    its seat, ``PATH.driver-N``, which it owns while it drives, as any owner is; if nothing can be told (a cleaner
     took the witness of a dead one) the task counts as running until somebody breaks that seat.
 
     Any number of processes and threads may use one roster. Changes are made one at a time, while the path is owned by

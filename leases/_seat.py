@@ -92,8 +92,11 @@ class Seats:
 
     def drives(self, task: str, does: bool) -> None:
         """Whether this process drives *task*: our seat, which was taken before, stands for it."""
-        driven = _driven.setdefault(self._key(), set())
-        driven.add(task) if does else driven.discard(task)
+        key = self._key()
+        if does:
+            _driven.setdefault(key, set()).add(task)
+        elif key in _driven:
+            _driven[key].discard(task)
 
     def _sit(self, key: _Key, processes: Any) -> Seat:
         with _mutex:

@@ -221,7 +221,7 @@ def _pin(location: Location) -> Place:
         same = next((one for one in places() if one.directory.is_at(location.facts)), None)
         if same is not None and same.directory.path == location.path and same.directory.descriptor.intact():
             _outlived.pop(same, None)  # it was moved back
-            place = same
+            place, same.directory.location = same, location
         else:
             place = Place(location, same)  # the same directory by another path, for instance a bind mount
             place.directory.open()

@@ -63,6 +63,7 @@ class Waiter:
         self._watch = Watch()
 
     def close(self) -> None:
+        _polling.pop(self, None)
         self._watch.close()
 
     def wait(self, place: Place, resource: Resource, examined: Examined, deadline: float) -> Examined | None:
