@@ -94,9 +94,10 @@ def follow(part: Movable) -> None:
         place.owned.closed.add(part.name)
     else:
         place.owned.offer(part.name, part)
-    with _swapping:
+    there = place.guard(part.resource)
+    with _swapping:  # so that each of those that were left is so by whoever has replaced it
         before, guard = part.place, part.guard
-        part.put(place, place.guard(part.resource))
+        part.put(place, there)
     part.signature, part.confirmed = None, False
     if place.owned is not before.owned:
         if not leave_behind(part, before, guard):
