@@ -24,12 +24,13 @@ from ownership._models import GuardState, LeaseTerms, OwnerIdentity
 from ownership._part import Part
 from ownership._paths import Facts, Resource, facts_of
 from ownership._pinned import DirectoryChanged
-from ownership._place import Place, pinned
+from ownership._place import pinned
 from ownership._process import Identity
 from ownership._refusing import Refused, Unsettled
 from ownership._renewal import begun, lease_out
 from ownership._request import answer
 from ownership._state import State
+from ownership._station import Place
 from ownership._stopped import Stopped
 from ownership._sweep import sweep
 from ownership._vigil import Vigil
@@ -77,9 +78,7 @@ class Acquisition:
         self.timeout = timeout
         self.on_wait = on_wait
         self.clock: Clock = examiner.clock
-        self.examiner = examiner
-        self.me = me
-        self.labels = labels
+        self.examiner, self.me, self.labels = examiner, me, labels
         self.told, self.littered = set[tuple[str, int]](), list[Place]()
         self.deadline = self.clock.monotonic() + timeout
 

@@ -17,10 +17,11 @@ from ownership._models import GuardState, OwnerRecord, Previous, timestamp
 from ownership._part import Part
 from ownership._paths import Resource, pinned_resource
 from ownership._pinned import DirectoryChanged
-from ownership._place import Place, pinned
+from ownership._place import pinned
 from ownership._record import changed, decode, encode
 from ownership._renewal import begun, lease_out
 from ownership._state import State, adopted_by
+from ownership._station import Place
 from ownership._withdrawal import undo
 
 

@@ -17,13 +17,14 @@ from ownership._locking import locked, peek
 from ownership._models import LeaseTerms, OwnerRecord, timestamp
 from ownership._paths import Resource
 from ownership._pinned import DirectoryChanged
-from ownership._place import Place, pinned
+from ownership._place import pinned
 from ownership._process import printable
 from ownership._record import encode
 from ownership._refusal import argument, describe, refusal
 from ownership._refusing import Refused
 from ownership._request import SUFFIX, Asker, Request, asker_of
 from ownership._state import State
+from ownership._station import Place
 from ownership._withdrawal import give_up
 
 _REASON = 120  # characters

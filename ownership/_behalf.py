@@ -14,11 +14,11 @@ from ownership._hold import Hold
 from ownership._locking import locked
 from ownership._models import VERSION, OwnerRecord, timestamp
 from ownership._pinned import DirectoryChanged
-from ownership._place import Place
 from ownership._process import ProcessTable, system_processes
 from ownership._record import changed, decode, encode
 from ownership._ref import OwnerRef
 from ownership._sentry import Sentry
+from ownership._station import Place
 
 _PATIENCE = 3.0  # seconds for an owner that runs to put back what was deleted
 _PAUSE = 0.05  # seconds between two looks meanwhile

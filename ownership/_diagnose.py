@@ -32,10 +32,11 @@ from ownership._models import NO_GUARD_STATE, GuardState, OwnerIdentity
 from ownership._once_seen import OnceSeen
 from ownership._paths import Resource, StrPath, pinned_resource
 from ownership._pinned import Signature
-from ownership._place import Place, opened
+from ownership._place import opened
 from ownership._premises import survey
 from ownership._process import ProcessTable, lock_holders
 from ownership._request import Asker, asker_of
+from ownership._station import Place
 from ownership._verdict import Verdict, WitnessState, same_namespace
 from ownership._witness import SUFFIX, ask
 

@@ -6,9 +6,9 @@ from typing import Any
 
 from ownership._models import MAX_TOKEN, LeaseTerms, OwnerRecord
 from ownership._paths import Resource
-from ownership._place import Place
 from ownership._process import Identity
 from ownership._record import Template
+from ownership._station import Place
 
 _KEPT = 64  # templates; most processes own the same few things again and again
 _templates: dict[tuple[object, ...], Template] = {}

@@ -11,9 +11,9 @@ from ownership._locking import peek
 from ownership._models import NO_GUARD_STATE, GuardState, LeaseTerms, Malformed, OwnerIdentity, OwnerRecord
 from ownership._paths import Resource
 from ownership._pinned import Signature
-from ownership._place import Place
 from ownership._process import Identity, ProcessTable, lock_holder, parse_linux_start_id
 from ownership._record import decode
+from ownership._station import Place
 from ownership._system import is_local
 from ownership._verdict import (
     Judgement,

@@ -17,11 +17,12 @@ from ownership._inspection import Inspection, Running, inspection_of, nobody
 from ownership._location import locate, pin_registry, refuse_stand_in, refuse_writable
 from ownership._models import OwnerRecord
 from ownership._paths import DIRECTORY, Resource, StrPath, pinned_resource, resolve, spelled_path
-from ownership._place import Place, existing, opened
+from ownership._place import existing, opened
 from ownership._process import ProcessTable, system_processes
 from ownership._record import decode
 from ownership._refusal import refusal
 from ownership._request import stop_request_of
+from ownership._station import Place
 from ownership._verdict import Verdict
 from ownership._vigil import Vigil
 from ownership._waiting import Waiter, settles, timed_out

@@ -9,8 +9,9 @@ from ownership._inspect import examiner_of
 from ownership._location import pin_registry
 from ownership._models import OwnerIdentity
 from ownership._paths import Resource, StrPath, resolve
-from ownership._place import Place, existing
+from ownership._place import existing
 from ownership._process import ProcessTable
+from ownership._station import Place
 from ownership._verdict import Judgement, Observation, Self, Testimony, Verdict, WitnessState, judge, same_namespace
 
 

@@ -25,10 +25,11 @@ from ownership._holding import UNSETTLED, Holding
 from ownership._log import log, tell
 from ownership._patrol import Patrol, Watchman
 from ownership._pinned import DirectoryChanged
-from ownership._place import Place, forget, forget_strays, forget_unused, places
+from ownership._place import forget, forget_strays, forget_unused, places
 from ownership._renewal import renew_late
 from ownership._rounds import Rounds
 from ownership._state import KEPT, State
+from ownership._station import Place
 
 TICK = 0.25  # seconds between two looks at what is owned
 _HURRY, _HURRIES = 0.01, 20  # seconds between, and number of, looks that follow one at which a guard was busy
@@ -233,11 +234,11 @@ class Keeper:
             with place.mutex:
                 if place.users:
                     place.restore()
-                elif place.idle_since is None:
-                    place.idle_since = time.monotonic()
-                elif time.monotonic() - place.idle_since >= _IDLE:
-                    place.move_out()
-                    forget(place)
+                    return
+                place.idle_since = place.idle_since or time.monotonic()
+            if time.monotonic() - place.idle_since >= _IDLE:
+                place.move_out()
+                forget(place)  # not under its mutex: whoever makes places comes the other way
         except (OSError, DirectoryChanged) as error:
             tell(log.debug, "%s: not to be looked at now: %s", place.directory.path, error)
 

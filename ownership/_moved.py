@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import threading
-from typing import Any, Protocol
+import errno
+from typing import Protocol
 
-from ownership import _fork
 from ownership._clock import SYSTEM_CLOCK
-from ownership._errors import OwnershipError
+from ownership._errors import GuardTimeoutError, OwnershipError, RecordError
 from ownership._guard import Busy, Guard, Interrupting
 from ownership._hold import Hold
 from ownership._locking import locked
@@ -15,10 +14,11 @@ from ownership._models import GuardState, Malformed, OwnerRecord
 from ownership._owned import Owned
 from ownership._paths import Resource
 from ownership._pinned import DirectoryChanged, Signature
-from ownership._place import Place, pinned
+from ownership._place import pinned, places
 from ownership._record import decode
+from ownership._station import Place
 
-_swapping: Any = threading.RLock()
+_PASSING = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EAGAIN, errno.EINTR)
 
 
 class Movable(Protocol):
@@ -36,6 +36,7 @@ class Movable(Protocol):
     token: int
     name: str
     behind: list[tuple[Place, Guard]]
+    moved: bool
     filename: str
     raw: bytes
 
@@ -70,48 +71,62 @@ def leave_behind(part: Movable, place: Place, guard: Guard) -> bool:
 
     try:
         locked([guard], 0.0, SYSTEM_CLOCK, clear, patient=False, anywhere=True)
-    except (OSError, OwnershipError, DirectoryChanged, Busy, Interrupting):
+    except (OSError, OwnershipError, DirectoryChanged, Busy, Interrupting) as error:
+        if not may_pass(error):
+            return True
         return place.directory.is_deleted() or not place.directory.descriptor.intact()
     return True
 
 
+def may_pass(error: Exception) -> bool:
+    """Whether it is worth while to try again."""
+    if isinstance(error, OSError) and not isinstance(error, GuardTimeoutError):
+        return error.errno in _PASSING
+    return not isinstance(error, RecordError)
+
+
 def has_left_all(part: Movable) -> bool:
     """Whether nothing of *part* is left in directories that were moved away, by another look."""
+    if part.moved:
+        _leave_others(part)
     part.behind[:] = [(place, guard) for place, guard in part.behind if not leave_behind(part, place, guard)]
     return not part.behind
 
 
 def follow(part: Movable) -> None:
-    """See :meth:`ownership._part.Part.follow`."""
+    """See :meth:`ownership._part.Part.follow`. Without a lock, for signal handlers and finalisers come here too."""
     place = pinned(part.resource, part.registry)
-    if part.place is None or part.place is place:
+    if part.place is None:
         return
-    try:
-        place.enter(part)
-    except DirectoryChanged:  # that was let go of meanwhile: whoever comes back finds the next
-        return
-    if part.closed:
-        place.owned.closed.add(part.name)
-    else:
-        place.owned.offer(part.name, part)
-    there = place.guard(part.resource)
-    with _swapping:  # so that each of those that were left is so by whoever has replaced it
-        before, guard = part.place, part.guard
-        part.put(place, there)
-    part.signature, part.confirmed = None, False
-    if place.owned is not before.owned:
-        if not leave_behind(part, before, guard):
-            part.behind.append((before, guard))
-        before.leave(part)
-        before.move_out()
+    if part.place is not place:
+        part.moved = True
+        try:
+            place.enter(part)
+        except DirectoryChanged:  # that was let go of meanwhile: whoever comes back finds the next
+            return
+        if part.closed:
+            place.owned.closed.add(part.name)
+        else:
+            place.owned.offer(part.name, part)
+        part.put(place, place.guard(part.resource))
+        place.users.add(part)  # again: another thread may have found it there, before it was there
+        part.signature, part.confirmed = None, False
+    _leave_others(part)
     if part.retired:
         place.leave(part)
         part.disclaim()
 
 
-def _child() -> None:
-    global _swapping
-    _swapping = threading.RLock()
-
-
-_fork.in_child(_child)
+def _leave_others(part: Movable) -> None:
+    """It is in no place but its own any more. Whatever breaks this off, the next call goes on with."""
+    for other in places():
+        if other.users is part.place.users or part not in other.users:
+            continue
+        guard = other.guard(part.resource)
+        if not leave_behind(part, other, guard):
+            part.behind.append((other, guard))
+        other.leave(part)
+        if other is part.place:  # by now: another thread has brought it here
+            other.users.add(part)
+            continue
+        other.move_out()

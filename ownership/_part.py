@@ -16,8 +16,8 @@ from ownership._models import GuardState, Malformed, OwnerIdentity, OwnerRecord,
 from ownership._moved import follow
 from ownership._owned import Owned
 from ownership._pinned import DirectoryChanged, Signature, is_settled, signature_of
-from ownership._place import Place
 from ownership._record import changed, decode, encode
+from ownership._station import Place
 
 
 class Part:
@@ -31,12 +31,13 @@ class Part:
     :ivar owns_in: where a handle of this process owns it by our token
     :ivar closed: our record says that it is
     :ivar retired: nothing of ours is left there
+    :ivar moved: it has gone along to another directory
     :ivar behind: directories that were moved away, and name us still
     :ivar term: until when it is ours, if it is leased
     """
 
     signature: Signature | None = None
-    confirmed = stamped = published = closed = retired = made_witness = False
+    confirmed = stamped = published = closed = retired = made_witness = moved = False
     owns_in: Owned | None = None
     term: Term | None = None
     _record: OwnerRecord | None = None

@@ -11,7 +11,8 @@ from ownership._location import pin_registry
 from ownership._locking import locked
 from ownership._paths import StrPath, resolve
 from ownership._pinned import DirectoryChanged
-from ownership._place import Place, existing
+from ownership._place import existing
+from ownership._station import Place
 
 _FOLLOWED = 8  # times that a changed directory is followed before giving up
 

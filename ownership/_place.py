@@ -1,4 +1,4 @@
-"""The places this process works in: each lock directory opened once, with its witness, guards and our claims."""
+"""The places this process works in, by the paths of their directories."""
 
 from __future__ import annotations
 
@@ -7,127 +7,18 @@ import os
 import stat
 import threading
 from contextlib import suppress
-from typing import Any
-from weakref import ReferenceType, ref
 
 from ownership import _fork
-from ownership._directory import LockDirectory
 from ownership._errors import explained
-from ownership._guard import Guard, forget_guards, forget_guards_but
-from ownership._heartbeat import Heartbeat
+from ownership._guard import forget_guards, forget_guards_but
 from ownership._location import Location, locate, locate_registry
 from ownership._making import make_directory, make_named_parent
-from ownership._models import OwnerIdentity
-from ownership._owned import Owned
 from ownership._paths import Facts, Resource, facts_of
 from ownership._pinned import DirectoryChanged
-from ownership._process import Identity
 from ownership._shortcut import Known
+from ownership._station import Place, at_path
 from ownership._system import euid, require_supported
-from ownership._witness import Witness
 
-_MANY = 256  # names of guards, the forgotten ones included, before those are cleared away
-
-
-class Place:
-    """A lock directory as this process uses it. Two paths that lead to one share all but the path.
-
-    :ivar heartbeat: renews every lease that we hold here
-    :ivar owned: what handles of this process own here
-    :ivar users: claims held or being made here; the witness stays while there are any
-    :ivar idle_since: since when the keeper has seen no user
-    """
-
-    def __init__(self, location: Location, same: Place | None) -> None:
-        self.directory = LockDirectory(location)
-        self.mutex: Any = same.mutex if same else threading.RLock()
-        self.witness: Witness = same.witness if same else Witness(self.directory)
-        self.heartbeat: Heartbeat = same.heartbeat if same else Heartbeat(self.mutex)
-        self.owned: Owned = same.owned if same else Owned()
-        self.users: set[object] = same.users if same else set()
-        self.idle_since: float | None = None
-        self._identity: OwnerIdentity | None = None
-        self._guards: dict[str, ReferenceType[Guard]] = {}
-
-    def identity(self, me: Identity) -> OwnerIdentity:
-        """Who we are, as records in this directory say it."""
-        known = self._identity
-        if known is None or known.instance_id != me.instance_id:
-            known = self._identity = OwnerIdentity(
-                pid=me.pid,
-                start_id=me.start_id,
-                instance_id=me.instance_id,
-                boot_id=me.boot_id,
-                pid_namespace=me.pid_namespace,  # type: ignore[arg-type]
-                device=self.directory.descriptor.device,
-            )
-        return known
-
-    def guard(self, resource: Resource) -> Guard:
-        """The one guard object of this process for *resource*."""
-        known = self._guards.get(resource.name)
-        return (known() if known is not None else None) or self._make_guard(resource)
-
-    def _make_guard(self, resource: Resource) -> Guard:
-        with self.mutex:
-            known = self._guards.get(resource.name)
-            guard = known() if known is not None else None
-            if guard is None:
-                if len(self._guards) >= _MANY:
-                    self._guards = {name: one for name, one in self._guards.items() if one() is not None}
-                guard = Guard(self.directory, resource)
-                self._guards[resource.name] = ref(guard)
-            return guard
-
-    def enter(self, user: object) -> None:
-        """*user* is about to publish here. Once or often is the same.
-
-        :raises DirectoryChanged: this place was let go of meanwhile, and another one made for its directory
-        """
-        with self.mutex, _mutex:
-            if _places.setdefault(self.directory.path, self) is not self:
-                raise DirectoryChanged
-            self.users.add(user)
-            self.idle_since = None
-
-    def leave(self, user: object) -> None:
-        """*user* has nothing here any more. Once or often is the same."""
-        self.users.discard(user)
-
-    def settle_in(self, instance_id: str) -> bool:
-        """Have a witness here for *instance_id*, and keep cleaners out; true if the witness had to be made."""
-        with self.mutex:
-            if not self.witness.ensure(instance_id):
-                return False
-            self.directory.hold()
-            return True
-
-    def restore(self) -> bool:
-        """Open and lock again what the program around us closed, and put the witness back; true if it is at its path.
-
-        :raises DirectoryChanged: the path leads to another directory; what is owned follows it
-        """
-        if not self.directory.descriptor.intact():
-            self.directory.ensure_open()
-            self.directory.hold()
-        at_path = self.directory.is_at_path()
-        if at_path:
-            self.witness.restore()
-        return at_path
-
-    def move_out(self, patient: bool = True) -> None:
-        """Remove our witness if we own nothing here any more; not *patient*: unless another thread is busy here."""
-        if self.mutex.acquire(blocking=patient):
-            try:
-                if not self.users:
-                    self.witness.remove()
-                    self.directory.let_go()
-                    self.idle_since = None
-            finally:
-                self.mutex.release()
-
-
-_places: dict[str, Place] = {}
 _outlived: dict[Place, None] = {}  # by another directory at their path; until what is owned there has gone along
 _known: dict[str, Known[Place]] = {}
 _mutex = threading.RLock()
@@ -189,7 +80,7 @@ def opened(path: str, *, registry: bool = False) -> Place:
     found = os.lstat(path)
     if not stat.S_ISDIR(found.st_mode):
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
-    known = _places.get(path)
+    known = at_path.get(path)
     if known is not None and known.directory.is_at(facts_of(found)):
         return _pin(known.directory.location)
     account = (found.st_uid, found.st_gid) if euid() == 0 and found.st_uid != 0 else None
@@ -206,32 +97,44 @@ def _located(parent: str) -> Location:
 
 def _pin(location: Location) -> Place:
     assert location.facts is not None
-    if location.path not in _places:
+    if location.path not in at_path:
         _make_room()
     with _mutex:
-        place = _places.get(location.path)
-        if place is not None and place.directory.is_at(location.facts):
-            place.directory.location = location
-            with suppress(DirectoryChanged):
-                place.directory.ensure_open()
-                return place
-        _fork.install()
-        if place is not None and not place.directory.is_at(location.facts) and (place.users or place.witness.held):
-            _outlived[place] = None
-        same = next((one for one in places() if one.directory.is_at(location.facts)), None)
-        if same is not None and same.directory.path == location.path and same.directory.descriptor.intact():
-            _outlived.pop(same, None)  # it was moved back
-            place, same.directory.location = same, location
-        else:
-            place = Place(location, same)  # the same directory by another path, for instance a bind mount
-            place.directory.open()
-        _places[location.path] = place
-        return place
+        while True:
+            place = at_path.get(location.path)
+            if place is not None and place.directory.is_at(location.facts):
+                place.directory.location = location
+                with suppress(DirectoryChanged):
+                    place.directory.ensure_open()
+                    return place
+            _fork.install()
+            made = _made(location)
+            if place is not None and place is not made:
+                if not place.directory.is_at(location.facts) and (place.users or place.witness.held):
+                    _outlived[place] = None
+                taken = at_path.pop(location.path, None)
+                if taken is not None and taken is not place:  # by a signal handler, just now
+                    made = taken
+            if at_path.setdefault(location.path, made) is made:
+                _outlived.pop(made, None)
+                return made
+
+
+def _made(location: Location) -> Place:
+    """The place of that directory, if it was moved away and back, else a new one."""
+    assert location.facts is not None
+    same = next((one for one in places() if one.directory.is_at(location.facts)), None)
+    if same is not None and same.directory.path == location.path and same.directory.descriptor.intact():
+        same.directory.location = location
+        return same
+    place = Place(location, same)  # the same directory by another path, for instance a bind mount
+    place.directory.open()
+    return place
 
 
 def _make_room() -> None:
     """Another directory is about to be opened: let go of those that nothing uses if there are many."""
-    if len(_places) >= 64:
+    if len(at_path) >= 64:
         forget_unused()
     if not _fork.may_hold():  # now, what the keeper does with those that nobody has used for a while
         for place in [place for place in places() if not place.users]:
@@ -243,10 +146,12 @@ def _make_room() -> None:
 def forget(place: Place) -> None:
     """Nothing here uses *place* any more: let go of its directory, whose filesystem may want to be unmounted."""
     with _mutex:
-        if not place.users and not place.witness.held and _places.get(place.directory.path) is place:
-            del _places[place.directory.path]
+        if not place.users and not place.witness.held and at_path.get(place.directory.path) is place:
+            at_path.pop(place.directory.path, None)
             for parent in [parent for parent, known in _known.items() if known.place is place]:
                 del _known[parent]
+            if place.users:  # by now
+                at_path.setdefault(place.directory.path, place)
         if not place.users and not place.witness.held:
             _outlived.pop(place, None)
     forget_guards(place.directory)
@@ -266,13 +171,13 @@ def forget_strays() -> None:
 
 def places() -> list[Place]:
     """Every lock directory this process has open, those included that are not at their path any more."""
-    return [*_places.values(), *_outlived]
+    return [*at_path.values(), *_outlived]
 
 
 def _child() -> None:
     global _mutex
     _mutex = threading.RLock()
-    _places.clear()
+    at_path.clear()
     _outlived.clear()
     _known.clear()
 

@@ -19,10 +19,11 @@ from ownership._locking import locked
 from ownership._models import MAX_TOKEN, GuardState, ending
 from ownership._paths import Resource, StrPath, resolve
 from ownership._pinned import DirectoryChanged
-from ownership._place import Place, existing, pinned
+from ownership._place import existing, pinned
 from ownership._process import ProcessTable
 from ownership._refusal import argument, refusal
 from ownership._request import StopRequest, withdraw, withdraw_dead
+from ownership._station import Place
 from ownership._verdict import Verdict
 from ownership._waiting import settles
 

@@ -16,10 +16,10 @@ from ownership._inspection import Inspection, inspection_of
 from ownership._locking import locked
 from ownership._paths import Resource, StrPath
 from ownership._pinned import DirectoryChanged
-from ownership._place import Place
 from ownership._process import ProcessTable
 from ownership._reclaim import Unsettled, evict
 from ownership._request import SUFFIX
+from ownership._station import Place
 from ownership._sweep import sweep
 from ownership._verdict import Verdict
 from ownership._waiting import SETTLE

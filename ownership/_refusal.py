@@ -6,8 +6,8 @@ from ownership._errors import AlreadyOwnedError
 from ownership._examine import Examined
 from ownership._models import OwnerIdentity, OwnerRecord
 from ownership._paths import Resource, argument_of, quoted, shown
-from ownership._place import Place
 from ownership._process import printable
+from ownership._station import Place
 from ownership._verdict import HELD_HERE, Verdict
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from ownership._errors import AlreadyOwnedError
 from ownership._examine import Examined
 from ownership._paths import Resource
-from ownership._place import Place
 from ownership._refusal import refusal
+from ownership._station import Place
 
 
 class Unsettled(Exception):

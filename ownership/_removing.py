@@ -11,7 +11,7 @@ from ownership._clock import Clock
 from ownership._errors import OwnershipError
 from ownership._guard import PATIENCE, Interrupting
 from ownership._hold import Hold
-from ownership._moved import has_left_all, leave_behind
+from ownership._moved import has_left_all, leave_behind, may_pass
 from ownership._part import Part
 from ownership._pinned import DirectoryChanged
 from ownership._place import existing
@@ -80,5 +80,5 @@ def _is_cleared_at_path(part: Part) -> bool:
         if place is None or not any(place.directory.signature(name) for name in (part.filename, part.guard.filename)):
             return True
         return leave_behind(part, place, place.guard(part.resource))
-    except (OSError, OwnershipError):
-        return False
+    except (OSError, OwnershipError) as error:
+        return not may_pass(error)  # what cannot be looked at for good, nobody can own anything in

@@ -17,9 +17,9 @@ from ownership._hold import Hold
 from ownership._models import GuardState, OwnerIdentity, OwnerRecord
 from ownership._part import Part
 from ownership._paths import Resource
-from ownership._place import Place
 from ownership._process import printable
 from ownership._record import decode
+from ownership._station import Place
 from ownership._verdict import Judgement, Verdict, WitnessState
 
 SUFFIX = ".request"

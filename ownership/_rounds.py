@@ -10,7 +10,7 @@ from ownership._directory import LockDirectory
 from ownership._holding import Holding
 from ownership._notices import Changes, Notices
 from ownership._part import Part
-from ownership._place import Place
+from ownership._station import Place
 
 _FEW = 64  # claims that are looked at one by one; a look is one stat
 _TURNS, _QUIET_TURNS = 16, 64  # ticks in which each of many is looked at once; the latter while the kernel tells all

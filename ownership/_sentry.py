@@ -19,11 +19,12 @@ from ownership._loss import evicted, is_later
 from ownership._models import GuardState, Malformed, OwnerIdentity, OwnerRecord
 from ownership._paths import pinned_resource
 from ownership._pinned import DirectoryChanged, Signature, is_settled, signature_of
-from ownership._place import Place, existing, opened
+from ownership._place import existing, opened
 from ownership._process import Identity, ProcessTable, printable
 from ownership._pulse import ProcessPulse, WitnessPulse
 from ownership._record import decode
 from ownership._ref import OwnerRef
+from ownership._station import Place
 from ownership._verdict import Judgement, Observation, Self, Verdict, WitnessState, judge, same_namespace
 
 _ABSENT = 2.0  # seconds that record and guard may both be missing while the owner runs: eight ticks of its keeper

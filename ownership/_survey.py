@@ -19,9 +19,9 @@ from ownership._models import NO_GUARD_STATE
 from ownership._once_seen import OnceSeen
 from ownership._paths import Resource, StrPath, spelled_path
 from ownership._pinned import Signature, is_settled, signature_of
-from ownership._place import Place
 from ownership._process import ProcessTable
 from ownership._request import stop_request_of
+from ownership._station import Place
 from ownership._verdict import Verdict, same_namespace
 
 

@@ -11,8 +11,8 @@ from ownership._errors import OwnershipError
 from ownership._locking import peek
 from ownership._models import Malformed
 from ownership._paths import Resource
-from ownership._place import Place
 from ownership._record import decode
+from ownership._station import Place
 from ownership._system import NO_FOLLOW, lock_shared
 from ownership._verdict import WitnessState
 from ownership._witness import SUFFIX, ask

@@ -10,7 +10,7 @@ from ownership._errors import AcquireTimeoutError, AlreadyOwnedError, OwnershipE
 from ownership._examine import Examined, Examiner
 from ownership._paths import Resource
 from ownership._pinned import DirectoryChanged
-from ownership._place import Place
+from ownership._station import Place
 from ownership._stopped import Stopped
 from ownership._verdict import Verdict, same_namespace
 from ownership._watch import Watch

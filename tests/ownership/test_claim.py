@@ -17,7 +17,7 @@ import pytest
 
 import ownership
 from ownership import AlreadyOwnedError, Claim, OwnershipLostError, Verdict, _keeper, _moved
-from ownership._place import Place
+from ownership._station import Place
 from tests.support.namespaces import NEW_PIDS, elsewhere, needs_linux_root, run, taken
 from tests.support.records import file_of, names, plant, record
 from tests.support.waiting import eventually
