@@ -10,6 +10,7 @@ import atexit
 import os
 import sys
 import threading
+from itertools import compress
 from typing import Any, NamedTuple, TypeAlias
 
 from leases._roster_draft import stem
@@ -167,8 +168,13 @@ def _seat(driver: dict[str, Any]) -> Seat | None:
 
 def _tidy() -> None:
     """Give up the seats that nobody can take and that stand for nothing. Never waits: a finaliser comes here."""
-    while _unused and _mutex.acquire(blocking=False):  # else whoever has it does this
+    while _unused:
+        held: list[Any] = []
+        letting_go = map(type(_mutex).release, held)  # in single steps: no handler that raises leaves it locked
         try:
+            held.extend(compress((_mutex,), map(_mutex.acquire, (False,))))
+            if not held:  # whoever has it does this
+                return
             key = _unused.pop()
             if not _users.get(key) and not _driven.get(key):
                 _users.pop(key, None), _driven.pop(key, None)
@@ -176,7 +182,7 @@ def _tidy() -> None:
         except IndexError:  # a signal handler was here meanwhile
             pass
         finally:
-            _mutex.release()
+            list(letting_go)
 
 
 def _give_up(key: _Key, reason: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from contextlib import suppress
 from typing import Protocol
 
 from ownership._clock import SYSTEM_CLOCK
@@ -89,7 +90,10 @@ def has_left_all(part: Movable) -> bool:
     """Whether nothing of *part* is left in directories that were moved away, by another look."""
     if part.moved:
         _leave_others(part)
-    part.behind[:] = [(place, guard) for place, guard in part.behind if not leave_behind(part, place, guard)]
+    for one in list(part.behind):
+        if leave_behind(part, *one):
+            with suppress(ValueError):  # by another thread
+                part.behind.remove(one)
     return not part.behind
 
 

@@ -62,6 +62,12 @@ def _remember(parent: str, place: Place, registry: str | None) -> None:
             _known.clear()
 
 
+def _unlearn(place: Place) -> None:
+    """It is not kept for the next time."""
+    for parent in [parent for parent, known in list(_known.items()) if known.place is place]:
+        _known.pop(parent, None)
+
+
 def existing(resource: Resource, registry: str | None = None) -> Place | None:
     """The place of *resource* for reading; ``None`` if there is none, which means that nobody owns it."""
     try:
@@ -115,6 +121,7 @@ def _pin(location: Location) -> Place:
                 taken = at_path.pop(location.path, None)
                 if taken is not None and taken is not place:  # by a signal handler, just now
                     made = taken
+                _unlearn(place)
             if at_path.setdefault(location.path, made) is made:
                 _outlived.pop(made, None)
                 return made
@@ -139,21 +146,20 @@ def _make_room() -> None:
     if not _fork.may_hold():  # now, what the keeper does with those that nobody has used for a while
         for place in [place for place in places() if not place.users]:
             with suppress(OSError):
-                place.move_out(patient=False)
+                place.move_out_if_idle()
                 forget(place)
 
 
 def forget(place: Place) -> None:
     """Nothing here uses *place* any more: let go of its directory, whose filesystem may want to be unmounted."""
     with _mutex:
-        if not place.users and not place.witness.held and at_path.get(place.directory.path) is place:
-            at_path.pop(place.directory.path, None)
-            for parent in [parent for parent, known in _known.items() if known.place is place]:
-                del _known[parent]
+        if not place.users and not place.witness.held:
+            if at_path.get(place.directory.path) is place:
+                at_path.pop(place.directory.path, None)
+            _outlived.pop(place, None)
+            _unlearn(place)
             if place.users:  # by now
                 at_path.setdefault(place.directory.path, place)
-        if not place.users and not place.witness.held:
-            _outlived.pop(place, None)
     forget_guards(place.directory)
 
 

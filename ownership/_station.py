@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from itertools import compress
 from typing import Any
 from weakref import ReferenceType, ref
 
@@ -108,16 +109,27 @@ class Place:
             self.witness.restore()
         return at_path
 
-    def move_out(self, patient: bool = True) -> None:
-        """Remove our witness if we own nothing here any more; not *patient*: unless another thread is busy here."""
-        if self.mutex.acquire(blocking=patient):
-            try:
-                if not self.users:
-                    self.witness.remove()
-                    self.directory.let_go()
-                    self.idle_since = None
-            finally:
-                self.mutex.release()
+    def move_out(self) -> None:
+        """Remove our witness if we own nothing here any more."""
+        with self.mutex:
+            self._move_out()
+
+    def move_out_if_idle(self) -> None:
+        """The same, unless another thread is busy here. In single steps: no handler that raises leaves it locked."""
+        held: list[Any] = []
+        letting_go = map(type(self.mutex).release, held)
+        try:
+            held.extend(compress((self.mutex,), map(self.mutex.acquire, (False,))))
+            if held:
+                self._move_out()
+        finally:
+            list(letting_go)
+
+    def _move_out(self) -> None:
+        if not self.users:
+            self.witness.remove()
+            self.directory.let_go()
+            self.idle_since = None
 
 
 at_path: dict[str, Place] = {}  # changed in single steps
