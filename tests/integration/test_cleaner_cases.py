@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import json
 import os
 import shutil
@@ -11,15 +13,19 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import ownership
-from ownership import AlreadyOwnedError, Claim, Verdict, _keeper, _place
+from ownership import AlreadyOwnedError, Claim, Verdict, _keeper, _moved, _place
+from ownership._guard import Guard
 from ownership._hold import Hold
+from ownership._location import Location
 from ownership._part import Part
 from ownership._pinned import DirectoryChanged
-from tests.support.processes import Contender, eventually, residue, running
+from ownership._station import Place
+from tests.support.processes import Contender, eventually, open_descriptors, residue, running
 from tests.support.records import file_of
 from tests.support.waiting import eventually as soon
 
@@ -379,6 +385,140 @@ def test_threads_and_a_cleaner_leave_nobody_behind(tmp_path: Path, other: Conten
         lambda: not [place for place in _place.places() if place.users and str(tmp_path) in place.directory.path]
     )
     assert not [path for path in tmp_path.glob("*/*.json") if path.parent.name != ".leases"]
+
+
+# -- signal handlers, finalisers and threads in the middle of it
+
+
+def is_known(claim: Claim) -> bool:
+    """Whether the keeper looks after where it is."""
+    return claim._holding.part.place in _place.places() and claim._holding.part in claim._holding.part.place.users
+
+
+@pytest.mark.parametrize("raises", [False, True])
+def test_a_handler_in_the_moment_in_which_a_directory_is_found_again_leaves_it_known(
+    tmp_path: Path, other: Contender, monkeypatch: pytest.MonkeyPatch, raises: bool
+) -> None:
+    """It verifies, and so does what its thread is about to do; or it raises. Whether that directory is new or back."""
+    claim, made = ownership.acquire(tmp_path / "x", ttl=30.0), _place._made
+    for how in (moved, lambda folder: exchanged(folder)):
+        how(tmp_path)
+
+        def handled(location: Location) -> Place:
+            monkeypatch.undo()
+            place = made(location)
+            claim.verify()
+            if raises:
+                raise KeyboardInterrupt
+            return place
+
+        if not (tmp_path / ".leases").exists():
+            (tmp_path / ".leases").mkdir(mode=0o700)
+        monkeypatch.setattr(_place, "_made", handled)
+        with contextlib.suppress(KeyboardInterrupt):
+            ownership.inspect(tmp_path / "x")
+        monkeypatch.undo()
+        eventually(lambda: file_of(tmp_path / "x").exists() and is_known(claim))
+        claim.verify()
+        assert ownership.inspect(tmp_path / "x").verdict is Verdict.LIVE
+        assert other.do("acquire", tmp_path / "x")["error"] == "AlreadyOwnedError"
+    claim.release()
+    assert other.passes(tmp_path / "x")
+
+
+def exchanged(folder: Path) -> None:
+    """The one that was moved away is back, and the other one away."""
+    (folder / ".leases").rename(folder / "between")
+    (folder / "moved").rename(folder / ".leases")
+
+
+def test_whatever_breaks_off_going_along_the_next_call_goes_on_with(
+    tmp_path: Path, other: Contender, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leave, enter, put = _moved.leave_behind, Place.enter, Part.put
+    for number, (owner, name) in enumerate([(_moved, "leave_behind"), (Place, "enter"), (Part, "put")]):
+        claim = ownership.acquire(tmp_path / "x")
+        claim.verify()
+        (tmp_path / ".leases").rename(tmp_path / f"moved{number}")
+        real = {"leave_behind": leave, "enter": enter, "put": put}[name]
+
+        def interrupted(*given: Any, real: Any = real) -> Any:
+            if threading.current_thread() is not threading.main_thread():
+                return real(*given)
+            monkeypatch.undo()
+            if real is not leave:
+                real(*given)
+            raise KeyboardInterrupt  # as a handler would, right behind it
+
+        monkeypatch.setattr(owner, name, interrupted)
+        with contextlib.suppress(KeyboardInterrupt):
+            claim.verify()
+        monkeypatch.undo()
+        claim.release()
+        assert other.passes(tmp_path / "x")
+        eventually(lambda: not [place for place in _place.places() if str(tmp_path) in place.directory.path])
+        left = {path.suffix for path in tmp_path.glob("moved*/*")} - {".guard", ""}
+        assert left == set(), name
+
+
+def test_what_is_released_while_it_goes_along_leaves_nothing_behind(
+    tmp_path: Path, other: Contender, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The keeper brings it along, and finds the guard there busy; meanwhile it is released."""
+    claim, leave = ownership.acquire(tmp_path / "x"), _moved.leave_behind
+
+    def busy(part: Part, place: Place, guard: Guard) -> bool:
+        monkeypatch.setattr(_moved, "leave_behind", leave)
+        claim.release()  # as another thread
+        return False
+
+    moved(tmp_path)
+    monkeypatch.setattr(_moved, "leave_behind", busy)
+    claim._holding.part.follow()
+    eventually(lambda: claim._holding not in _keeper.KEEPER.holdings)
+    shutil.rmtree(tmp_path / ".leases", ignore_errors=True)
+    (tmp_path / "moved").rename(tmp_path / ".leases")
+    assert other.passes(tmp_path / "x")
+
+
+@pytest.mark.parametrize("how", ["deleted", "moved", "a file", "unsafe"])
+def test_a_registry_that_is_gone_is_nothing_to_wait_for(tmp_path: Path, how: str) -> None:
+    registry = tmp_path / "registry"
+    registry.mkdir(mode=0o700)
+    claim = ownership.acquire(tmp_path / "x", registry=registry)
+    registry.rename(tmp_path / "away")
+    if how == "deleted":
+        shutil.rmtree(tmp_path / "away")
+    if how == "a file":
+        registry.touch()
+    if how == "unsafe":
+        registry.mkdir()
+        registry.chmod(0o777)
+    claim.release()
+    eventually(lambda: claim._holding not in _keeper.KEEPER.holdings)
+    assert not list(tmp_path.glob("away/*.json"))
+
+
+def test_directories_that_were_left_are_not_kept_open(tmp_path: Path) -> None:
+    for _ in range(5):
+        with ownership.acquire(tmp_path / "x") as claim:
+            moved(tmp_path)
+            claim.verify()
+            exchanged(tmp_path)
+            claim.verify()
+        shutil.rmtree(tmp_path / "between", ignore_errors=True)
+    eventually(lambda: gc.collect() >= 0 and not [path for path in open_descriptors() if str(tmp_path) in path])
+
+
+def test_nobody_who_is_about_to_use_a_place_waits_for_whoever_makes_one(tmp_path: Path) -> None:
+    """Whoever makes one may be interrupted by a handler, or a finaliser, that waits for the place in turn."""
+    with ownership.acquire(tmp_path / "x") as claim:
+        place, entered = claim._holding.part.place, threading.Event()
+        with _place._mutex, place.mutex:
+            thread = threading.Thread(target=lambda: (place.enter(claim), place.leave(claim), entered.set()))
+            thread.start()
+            assert entered.wait(30)
+        thread.join()
 
 
 @pytest.mark.parametrize("announces", [False, True])
