@@ -75,6 +75,9 @@ class ProcessPulse:
 
     def mend(self) -> bool:
         """Whether the program around us had closed what was open; it is open again if that can be had."""
+        pidfd, stat = self._pidfd, self._stat
+        if (pidfd.number < 0 or pidfd.intact()) and (stat.number < 0 or stat.intact()):
+            return False
         with self._mutex:
             closed = self._was_closed()
             if closed:
