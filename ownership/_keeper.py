@@ -235,8 +235,8 @@ class Keeper:
                 if place.users:
                     place.restore()
                     return
-                place.idle_since = place.idle_since or time.monotonic()
-            if time.monotonic() - place.idle_since >= _IDLE:
+                since = place.idle_since = place.idle_since or time.monotonic()
+            if time.monotonic() - since >= _IDLE:
                 place.move_out()
                 forget(place)  # not under its mutex: whoever makes places comes the other way
         except (OSError, DirectoryChanged) as error:

@@ -61,19 +61,22 @@ class Movable(Protocol):
 def leave_behind(part: Movable, place: Place, guard: Guard) -> bool:
     """*part* has gone along to another directory, or was given up: nothing in this one is to name us as an owner.
 
-    :returns: whether nothing does, as far as that can be reached; else somebody is busy there: try again
+    :returns: whether nothing does, as far as that can be reached; else try again: somebody is busy there, or what is
+        ours cannot be removed
     """
+    inside: list[Hold] = []
 
     def clear(hold: Hold) -> None:
+        inside.append(hold)
         found = place.directory.read(part.filename)
         if found is not None and (found[0] == part.raw or part.is_ours(decode(found[0], guard.resource.shown))):
-            place.directory.unlink(part.filename)
+            place.directory.discard(part.filename)
         part.blank(hold, hold.read(), place)
 
     try:
         locked([guard], 0.0, SYSTEM_CLOCK, clear, patient=False, anywhere=True)
     except (OSError, OwnershipError, DirectoryChanged, Busy, Interrupting) as error:
-        if not may_pass(error):
+        if isinstance(error, RecordError) or not (inside or may_pass(error)):
             return True
         return place.directory.is_deleted() or not place.directory.descriptor.intact()
     return True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import gc
 import json
 import os
@@ -19,6 +20,7 @@ import pytest
 
 import ownership
 from ownership import AlreadyOwnedError, Claim, Verdict, _keeper, _moved, _place
+from ownership._directory import LockDirectory
 from ownership._guard import Guard
 from ownership._hold import Hold
 from ownership._location import Location
@@ -259,6 +261,30 @@ def test_a_release_finds_its_record_in_a_copy_of_the_directory_too(tmp_path: Pat
             assert not file_of(tmp_path / name).exists()
             assert other.passes(tmp_path / name)
     assert not list((tmp_path / "moved").glob("*.json"))
+
+
+@pytest.mark.parametrize("how", [copied, moved])
+def test_what_cannot_be_removed_from_where_it_was_is_not_taken_for_gone(
+    tmp_path: Path, other: Contender, monkeypatch: pytest.MonkeyPatch, how: Callable[[Path], None]
+) -> None:
+    """The keeper goes on trying, as it does where the directory is in its place."""
+    claim, discard, tried = ownership.acquire(tmp_path / "x"), LockDirectory.discard, list[str]()
+
+    def refused(directory: LockDirectory, filename: str) -> None:
+        if filename == "x.json" and len(tried) < 4:
+            tried.append(filename)
+            raise PermissionError(errno.EACCES, "for now", filename)
+        discard(directory, filename)
+
+    monkeypatch.setattr(LockDirectory, "discard", refused)
+    how(tmp_path)
+    claim.release()
+    eventually(lambda: claim._holding not in _keeper.KEEPER.holdings)
+    assert len(tried) == 4
+    assert not list(tmp_path.glob("*/*.json"))
+    if how is moved:
+        (tmp_path / "moved").rename(tmp_path / ".leases")
+    assert other.passes(tmp_path / "x")
 
 
 def test_a_retired_claim_outlives_a_directory_that_is_away_for_a_while(tmp_path: Path, other: Contender) -> None:
