@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Protocol
 
@@ -66,20 +67,31 @@ def leave_behind(part: Movable, place: Place, guard: Guard) -> bool:
     """
     inside: list[Hold] = []
 
+    def is_there() -> bool:
+        found = place.directory.read(part.filename)
+        return found is not None and (found[0] == part.raw or part.is_ours(decode(found[0], guard.resource.shown)))
+
     def clear(hold: Hold) -> None:
         inside.append(hold)
-        found = place.directory.read(part.filename)
-        if found is not None and (found[0] == part.raw or part.is_ours(decode(found[0], guard.resource.shown))):
+        if is_there():
             place.directory.discard(part.filename)
         part.blank(hold, hold.read(), place)
 
     try:
         locked([guard], 0.0, SYSTEM_CLOCK, clear, patient=False, anywhere=True)
     except (OSError, OwnershipError, DirectoryChanged, Busy, Interrupting) as error:
-        if isinstance(error, RecordError) or not (inside or may_pass(error)):
+        if isinstance(error, RecordError) or not (inside or may_pass(error) or _answer(is_there)):
             return True
         return place.directory.is_deleted() or not place.directory.descriptor.intact()
     return True
+
+
+def _answer(look: Callable[[], bool]) -> bool:
+    """What *look* says; no if it cannot be told."""
+    try:
+        return look()
+    except (OSError, OwnershipError):
+        return False
 
 
 def may_pass(error: Exception) -> bool:
