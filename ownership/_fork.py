@@ -23,7 +23,7 @@ try:
 except ImportError:
     resource = None
 
-gate = threading.RLock()
+gate = threading.RLock()  # also of places and heartbeats: see there
 held: set[Descriptor] = set()
 _in_child: list[Callable[[], None]] = []
 _installed = False

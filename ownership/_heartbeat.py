@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from typing import Any, Protocol
+from typing import Protocol
 
+from ownership import _fork
 from ownership._clock import SYSTEM_CLOCK, Clock
 from ownership._models import Malformed, OwnerRecord
 from ownership._witness import Witness
@@ -110,7 +111,6 @@ class Term:
 class Heartbeat:
     """What renews the leases of a lock directory, whatever their number.
 
-    :param mutex: of its place
     :param clock: CLOCK_MONOTONIC, or for tests another one
     :ivar counted: the last heartbeat that was in time for every term that is not frozen
     :ivar found_late: some were frozen since the keeper looked
@@ -118,8 +118,7 @@ class Heartbeat:
 
     found_late = False
 
-    def __init__(self, mutex: Any, clock: Clock = SYSTEM_CLOCK) -> None:
-        self._mutex = mutex
+    def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:
         self._clock = clock
         self._terms: set[Term] = set()
         self._ttls: Counter[float] = Counter()
@@ -129,14 +128,14 @@ class Heartbeat:
         self.counted = -math.inf
 
     def enter(self, term: Term) -> None:
-        with self._mutex:
+        with _fork.gate:
             if term not in self._terms:
                 self._terms.add(term)
                 self._ttls[term.ttl] += 1
                 self._shortest = min(self._ttls)
 
     def leave(self, term: Term) -> None:
-        with self._mutex:
+        with _fork.gate:
             if term in self._terms:
                 self._terms.discard(term)
                 self._ttls[term.ttl] -= 1
@@ -156,7 +155,7 @@ class Heartbeat:
 
         :raises OSError: it cannot be written
         """
-        with self._mutex:
+        with _fork.gate:
             began = self._write(place)
             if began is None:
                 return None

@@ -209,7 +209,8 @@ class Holding:
             came_by = {remembered.adopted, record.heir if isinstance(record, OwnerRecord) else None}
             raise self.lose(part, record, came_by, remembered)
         part.place.settle_in(part.instance_id)
-        part.place.witness.restore()
+        with part.place.mutex:  # another thread may be putting it back too
+            part.place.witness.restore()
         hold.write(remembered._replace(token=part.token, owner=part.place.identity(self.me)))
         if signature is not None:
             part.place.directory.remove(part.filename, signature)

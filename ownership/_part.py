@@ -143,13 +143,18 @@ class Part:
         """
         directory = self.place.directory
         self.published = True
-        if self._open is not None:
-            self._open.close()
-        self._open = Descriptor() if len(_fork.held) < _fork.room() else None
+        mine = Descriptor() if len(_fork.held) < _fork.room() else None
+        with _fork.gate:
+            before, self._open = self._open, mine
+        if before is not None:
+            before.close()
         try:
-            published = directory.publish(self.filename, self.raw, self.temporary, self._open)
+            published = directory.publish(self.filename, self.raw, self.temporary, mine)
         except FileExistsError:
             raise DirectoryChanged from None
+        finally:
+            if mine is not None and self._open is not mine:  # another thread has published it elsewhere meanwhile
+                mine.close()
         self._check(published, hold)
 
     def change(self, changes: dict[str, Any], wall_ns: int, hold: Hold) -> None:

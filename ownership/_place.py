@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import stat
-import threading
 from contextlib import suppress
 
 from ownership import _fork
@@ -21,7 +20,6 @@ from ownership._system import euid, require_supported
 
 _outlived: dict[Place, None] = {}  # by another directory at their path; until what is owned there has gone along
 _known: dict[str, Known[Place]] = {}
-_mutex = threading.RLock()
 
 
 def pinned(resource: Resource, registry: str | None = None, *, above: Facts | None = None) -> Place:
@@ -105,7 +103,7 @@ def _pin(location: Location) -> Place:
     assert location.facts is not None
     if location.path not in at_path:
         _make_room()
-    with _mutex:
+    with _fork.gate:
         while True:
             place = at_path.get(location.path)
             if place is not None and place.directory.is_at(location.facts):
@@ -152,7 +150,7 @@ def _make_room() -> None:
 
 def forget(place: Place) -> None:
     """Nothing here uses *place* any more: let go of its directory, whose filesystem may want to be unmounted."""
-    with _mutex:
+    with _fork.gate:
         if not place.users and not place.witness.held:
             if at_path.get(place.directory.path) is place:
                 at_path.pop(place.directory.path, None)
@@ -181,8 +179,6 @@ def places() -> list[Place]:
 
 
 def _child() -> None:
-    global _mutex
-    _mutex = threading.RLock()
     at_path.clear()
     _outlived.clear()
     _known.clear()

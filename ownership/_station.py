@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 from itertools import compress
 from typing import Any
 from weakref import ReferenceType, ref
 
+from ownership import _fork
 from ownership._directory import LockDirectory
 from ownership._guard import Guard
 from ownership._heartbeat import Heartbeat
@@ -32,14 +32,22 @@ class Place:
 
     def __init__(self, location: Location, same: Place | None) -> None:
         self.directory = LockDirectory(location)
-        self.mutex: Any = same.mutex if same else threading.RLock()
         self.witness: Witness = same.witness if same else Witness(self.directory)
-        self.heartbeat: Heartbeat = same.heartbeat if same else Heartbeat(self.mutex)
+        self.heartbeat: Heartbeat = same.heartbeat if same else Heartbeat()
         self.owned: Owned = same.owned if same else Owned()
         self.users: set[object] = same.users if same else set()
         self.idle_since: float | None = None
         self._identity: OwnerIdentity | None = None
         self._guards: dict[str, ReferenceType[Guard]] = {}
+
+    @property
+    def mutex(self) -> Any:
+        """The one lock of this process for what is opened, made and locked.
+
+        One for all: a signal handler or finaliser that comes while its thread has one lock would take a second one in
+        whatever order.
+        """
+        return _fork.gate
 
     def identity(self, me: Identity) -> OwnerIdentity:
         """Who we are, as records in this directory say it."""

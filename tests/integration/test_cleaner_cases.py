@@ -537,15 +537,88 @@ def test_directories_that_were_left_are_not_kept_open(tmp_path: Path) -> None:
     eventually(lambda: gc.collect() >= 0 and not [path for path in open_descriptors() if str(tmp_path) in path])
 
 
-def test_nobody_who_is_about_to_use_a_place_waits_for_whoever_makes_one(tmp_path: Path) -> None:
-    """Whoever makes one may be interrupted by a handler, or a finaliser, that waits for the place in turn."""
-    with ownership.acquire(tmp_path / "x") as claim:
-        place, entered = claim._holding.part.place, threading.Event()
-        with _place._mutex, place.mutex:
-            thread = threading.Thread(target=lambda: (place.enter(claim), place.leave(claim), entered.set()))
-            thread.start()
-            assert entered.wait(30)
+def test_threads_that_put_back_at_once_what_was_deleted_raise_nothing_and_keep_nothing_open(tmp_path: Path) -> None:
+    body = """
+    import gc, shutil
+    from ownership import _fork
+    sys.setswitchinterval(1e-5)
+    claims = [ownership.acquire(f"{sys.argv[1]}/x{number}") for number in range(20)]
+    over, problems = threading.Event(), []
+    def verifies():
+        while not over.is_set():
+            for claim in claims:
+                try:
+                    claim.verify()
+                except ownership.OwnershipError:
+                    pass
+                except OSError as error:
+                    if error.errno != 11:  # it keeps being changed
+                        problems.append(repr(error))
+                except Exception as error:
+                    problems.append(repr(error))
+    threads = [threading.Thread(target=verifies) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for _ in range(60):
+        time.sleep(0.02)
+        shutil.rmtree(sys.argv[1] + "/.leases", ignore_errors=True)
+    over.set()
+    for thread in threads:
         thread.join()
+    for claim in claims:
+        claim.release()
+    def below():
+        gc.collect()
+        links = [f"/proc/self/fd/{number}" for number in os.listdir("/proc/self/fd")]
+        return [link for link in links if os.path.lexists(link) and sys.argv[1] in os.readlink(link)]
+    deadline = time.monotonic() + 30
+    while below() or _fork.held:
+        assert time.monotonic() < deadline, (below(), len(_fork.held))
+        time.sleep(0.05)
+    say(problems)
+    """
+    with running(body, tmp_path) as child:
+        assert child.hear() == []
+
+
+def test_a_handler_that_owns_and_gives_up_meets_no_thread_that_waits_for_its_own(tmp_path: Path) -> None:
+    """While a second thread makes directories and their witnesses, and the handler comes anywhere in the main one."""
+    body = """
+    import shutil
+    folder, over, counts = [sys.argv[1] + "/0"], threading.Event(), [0, 0, 0]
+    os.mkdir(folder[0])
+    sys.setswitchinterval(1e-5)
+    nested = []
+    def handler(*_):
+        if not nested:
+            nested.append(True)
+            try:
+                counts[2] += 1
+                attempt(lambda: ownership.acquire(f"{folder[0]}/h{counts[2]}").release())
+            finally:
+                nested.clear()
+    def second():
+        while not over.is_set():
+            counts[1] += 1
+            path = f"{sys.argv[1]}/{counts[1]}"
+            os.mkdir(path)
+            folder[0] = path
+            ownership.acquire(path + "/x").release()
+    thread = threading.Thread(target=second)
+    signal.signal(signal.SIGALRM, handler)
+    thread.start()
+    signal.setitimer(signal.ITIMER_REAL, 0.0007, 0.0007)
+    end = time.monotonic() + 3
+    while time.monotonic() < end:
+        counts[0] += 1
+        attempt(lambda: ownership.acquire(f"{folder[0]}/m{counts[0]}").release())
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    over.set()
+    thread.join()
+    say(min(counts) > 0)
+    """
+    with running(body, tmp_path) as child:
+        assert child.hear() is True
 
 
 @pytest.mark.parametrize("announces", [False, True])

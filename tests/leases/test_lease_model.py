@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -290,7 +289,7 @@ class Beating(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.clock = FakeClock(100.0)
-        self.heartbeat = Heartbeat(threading.RLock(), self.clock)
+        self.heartbeat = Heartbeat(self.clock)
         self.witness: Any = self
         self.beaten: float | None = 100.0
         self.terms: list[tuple[Term, LeaseTerms]] = []

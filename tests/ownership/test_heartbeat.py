@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -43,7 +42,7 @@ def place() -> FakePlace:
 
 @pytest.fixture
 def heartbeat(clock: FakeClock) -> Heartbeat:
-    return Heartbeat(threading.RLock(), clock)
+    return Heartbeat(clock)
 
 
 def term(heartbeat: Heartbeat | None, clock: FakeClock, ttl: float = 10.0) -> Term:
@@ -175,7 +174,7 @@ def test_another_directory_has_to_be_entered_under_its_guard(
     heartbeat: Heartbeat, place: FakePlace, clock: FakeClock
 ) -> None:
     one = term(heartbeat, clock)
-    other = Heartbeat(threading.RLock(), clock)
+    other = Heartbeat(clock)
     clock.advance(2)
     other.beat(FakePlace())
     one.move(other)
