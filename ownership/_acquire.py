@@ -142,15 +142,14 @@ class Acquisition:
 
         :returns: whether it was done; not, if somebody was inside the guards until the end
         """
-        if any(guard.directory.signature(guard.record_name) is not None for guard in guards):
-            self._judge_unguarded(places)
         pause = 0.001
         while True:
+            if any(guard.directory.signature(guard.record_name) is not None for guard in guards):
+                self._judge_unguarded(places)
             try:
                 locked(guards, until, self.clock, decide, patient=False)
                 return True
             except Busy:
-                self._judge_unguarded(places)
                 if self.clock.monotonic() >= until:
                     return False
                 self.clock.wait(random.uniform(0.1 * pause, pause))

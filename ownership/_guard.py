@@ -61,6 +61,7 @@ class Guard:
         self.record_path = directory.file(self.record_name)
         self.afterwards: list[Callable[[], object]] = []
         self.inside: set[int] = set()  # threads
+        self.urgent: set[int] = set()  # those of an owner: whoever of this process only wants to own lets them go first
         self.spare: dict[None, Descriptor] = {}  # at most one: taken and put back in single steps
         self.memory: tuple[bytes | None, GuardState] = (b"", NO_GUARD_STATE)  # read or written last, and what it means
         self.inode = 0  # of the file that it was written into

@@ -27,14 +27,18 @@ _FIRST_DELAY, _LONGEST_DELAY = 0.0002, 0.01
 
 
 class Hold:
-    """The guard as held by one call."""
+    """The guard as held by one call.
 
-    __slots__ = ("_descriptor", "_since", "_taken", "_thread", "guard")
+    :param ahead: for what an owner does: a crowd of this process that wants to own keeps none from giving up
+    """
+
+    __slots__ = ("_ahead", "_descriptor", "_since", "_taken", "_thread", "guard")
     _descriptor: Descriptor
 
-    def __init__(self, guard: Guard, thread: int) -> None:
+    def __init__(self, guard: Guard, thread: int, ahead: bool = False) -> None:
         self.guard = guard
         self._thread = thread
+        self._ahead = ahead
         self._taken: list[Any] = []  # at most one descriptor; ``None`` before it is made
         self._since = 0.0
 
@@ -45,7 +49,7 @@ class Hold:
         guard.inside.add(self._thread)
         self._taken.extend(map(guard.spare.pop, _NONE, _NONE))  # one step: no signal handler loses it
         self._taken[0] = self._descriptor = self._taken[0] or Descriptor()
-        if not self._attempt():
+        if (guard.urgent and not patient) or not self._attempt():
             if not patient:
                 raise Busy
             self._wait(deadline, clock, anywhere)
@@ -69,8 +73,10 @@ class Hold:
             raise DirectoryChanged
 
     def _wait(self, deadline: float, clock: Clock, anywhere: bool) -> None:
-        delay = _FIRST_DELAY
-        while not self._attempt():
+        delay, urgent = _FIRST_DELAY, self.guard.urgent
+        if self._ahead:
+            urgent.add(self._thread)
+        while (urgent and not self._ahead) or not self._attempt():
             self._require_path(anywhere)  # whoever is inside of what is not there any more keeps nobody waiting
             if clock.monotonic() >= deadline:
                 raise self.guard.timeout(lock_holder(self._descriptor.device, self._descriptor.inode))
@@ -99,6 +105,7 @@ class Hold:
                 taken.number = -1
             raise
         finally:
+            guard.urgent.discard(self._thread)
             guard.inside.discard(self._thread)
         if guard not in recent:
             remember(guard)

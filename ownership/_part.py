@@ -145,9 +145,8 @@ class Part:
         self.published = True
         mine = Descriptor() if len(_fork.held) < _fork.room() else None
         with _fork.gate:
-            before, self._open = self._open, mine
-        if before is not None:
-            before.close()
+            self._let_go()
+            self._open = mine
         try:
             published = directory.publish(self.filename, self.raw, self.temporary, mine)
         except FileExistsError:
@@ -242,8 +241,7 @@ class Part:
 
     def retire(self) -> None:
         """Nothing of ours is left there."""
-        if self._open is not None:
-            self._open.close()
+        self._let_go()
         self.retired = True
         self.place.users.discard(self)
         if self.closed:

@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,10 @@ import pytest
 
 import ownership
 from ownership import AlreadyOwnedError, OwnershipLostError, Verdict
+from ownership._clock import SYSTEM_CLOCK
 from ownership._flag import Alarm, Flag
+from ownership._guard import Busy
+from ownership._locking import locked
 from tests.support.namespaces import NOBODY, needs_linux_root
 from tests.support.processes import running
 from tests.support.waiting import eventually
@@ -56,6 +60,36 @@ def test_many_threads_of_one_process_exclude_each_other(tmp_path: Path) -> None:
         thread.join()
     assert errors == []
     assert worst == [1]
+
+
+def test_no_thread_that_only_wants_to_own_is_served_before_one_that_gives_up(tmp_path: Path) -> None:
+    """Else a crowd could keep the guard busy for so long that the owner cannot give up in time."""
+    record, free, seen = tmp_path / ".leases" / "x.json", threading.Event(), list[object]()
+    claim = ownership.acquire(tmp_path / "x")
+    (guard,) = (part.guard for part in claim._holding.parts)
+    late = SYSTEM_CLOCK.monotonic() + 30.0
+
+    def enter(action: Callable[[object], object]) -> threading.Thread:
+        before = len(guard.inside)
+        thread = threading.Thread(target=locked, args=([guard], late, SYSTEM_CLOCK, action))
+        thread.start()
+        eventually(lambda: len(guard.inside) > before)
+        return thread
+
+    threads = [enter(lambda hold: free.wait(30.0))]
+    threads += [enter(lambda hold: seen.append(record.exists())) for _ in range(3)]
+    threads.append(threading.Thread(target=claim.release))
+    threads[-1].start()
+    eventually(lambda: guard.urgent)
+    free.set()
+    for thread in threads:
+        thread.join()
+    assert seen == [False, False, False]
+    assert not guard.urgent
+
+    guard.urgent.add(0)  # as if an owner were waiting
+    with pytest.raises(Busy):
+        locked([guard], late, SYSTEM_CLOCK, seen.append, patient=False)
 
 
 @pytest.mark.parametrize("timeout", [0.0, 0.6])
