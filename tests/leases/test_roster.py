@@ -690,6 +690,7 @@ def test_a_look_that_fails_keeps_nobody_waiting(two: Two) -> None:
     with pytest.raises(TaskTimeoutError):
         following.wait(0)
     eventually(lambda: isinstance(following.last_error, InvalidRecordError))
+    following.cancel()
 
 
 def test_whoever_waits_while_it_is_cancelled_is_told(two: Two) -> None:
