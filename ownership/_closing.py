@@ -50,7 +50,7 @@ def close(holding: Holding, *, wait: float = PATIENCE) -> None:
     for part in list(holding.parts):
         if holding.process != os.getpid() or holding.state is not State.CLOSED:
             return
-        if part.closed:
+        if part.closed and part.owns_in is None:
             continue
         try:
             holding.under_guard(part, partial(_close, holding, part), wait=wait)

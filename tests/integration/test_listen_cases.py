@@ -487,7 +487,7 @@ def test_closing_that_is_interrupted_is_finished(path: Path, release: Literal["c
             owned.close()
         eventually(lambda owned=owned: owned.done)
         assert not path.exists()
-        assert not left(path) - {"app.sock.json"}
+        eventually(lambda: not left(path) - {"app.sock.json"})  # the keeper may be writing just now
         assert not owned.claim.held
         assert owned.socket.fileno() == -1
         if not interrupter.point:
