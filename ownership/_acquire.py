@@ -126,7 +126,8 @@ class Acquisition:
         until = max(self.deadline, self.clock.monotonic() + PATIENCE)
         decide = partial(self._decide, places, holding)
         try:
-            if self.waiter is None or not self._attempt_in_crowd(places, guards, until, decide):
+            alone = self.waiter is None and len(guards) == 1
+            if alone or not self._attempt_in_crowd(places, guards, until, decide):
                 locked(guards, until, self.clock, decide)
         except Interrupting as interrupting:
             raise interrupting.told() from None
@@ -138,20 +139,21 @@ class Acquisition:
     def _attempt_in_crowd(
         self, places: list[Place], guards: list[Guard], until: float, decide: Callable[..., None]
     ) -> bool:
-        """We have waited, and perhaps many have: a look without the guards says who was faster, and holds up nobody.
+        """Wait for no guard inside another. Many may have waited as we did: a look without guards tells who was faster.
 
         :returns: whether it was done; not, if somebody was inside the guards until the end
         """
-        pause = 0.001
+        began, pause, looks = self.clock.monotonic(), 0.001, self.waiter is not None
         while True:
-            if any(guard.directory.signature(guard.record_name) is not None for guard in guards):
+            if looks and any(guard.directory.signature(guard.record_name) is not None for guard in guards):
                 self._judge_unguarded(places)
             try:
                 locked(guards, until, self.clock, decide, patient=False)
                 return True
             except Busy:
-                if self.clock.monotonic() >= until:
+                if (now := self.clock.monotonic()) >= until:
                     return False
+                looks |= now - began >= PATIENCE
                 self.clock.wait(random.uniform(0.1 * pause, pause))
                 pause = min(pause * 1.05, 0.02)  # a critical section may last
 

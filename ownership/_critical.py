@@ -145,7 +145,7 @@ class Critical:
                     if inside.thread in part.guard.inside:
                         raise Interrupting(part.guard).told()
                     part.place.directory.ensure_open()
-                    hold = inside.holds[part.guard] = Hold(part.guard, inside.thread, ahead=True)
+                    hold = inside.holds[part.guard] = Hold(part.guard, inside.thread)
                     hold.enter(deadline, holding.clock, True)
                 return
             except DirectoryChanged:

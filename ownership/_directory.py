@@ -13,6 +13,7 @@ from ownership._paths import shown
 from ownership._pinned import DirectoryChanged, PinnedDirectory, Signature
 from ownership._system import NO_FOLLOW, UNNAMED, UNSUPPORTED, may
 
+_WRITTEN = 5  # times, while a cleaner takes what is about to be renamed
 _NO_UNNAMED = frozenset({errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL, errno.ENOENT, errno.ENOSYS, errno.EPERM})
 
 
@@ -76,8 +77,14 @@ class LockDirectory(PinnedDirectory):
     def replace(self, filename: str, content: bytes, temporary: str) -> tuple[int, int]:
         """Put a complete file over *filename*: readers see the old one or the new one."""
         try:
-            found = self._write_temporary(temporary, content)
-            os.rename(temporary, filename, src_dir_fd=self.fd, dst_dir_fd=self.fd)
+            for left in reversed(range(_WRITTEN)):
+                found = self._write_temporary(temporary, content)
+                try:
+                    os.rename(temporary, filename, src_dir_fd=self.fd, dst_dir_fd=self.fd)
+                    break
+                except FileNotFoundError:  # somebody deletes files here
+                    if not left or self.is_deleted():
+                        raise
         except BaseException as error:
             self.unlink(temporary)
             if isinstance(error, OSError):

@@ -71,3 +71,7 @@ class Alarm:
     def wait(self, timeout: float | None = None) -> bool:
         """Sleep until it is set, at most *timeout* seconds; whether it was. It is not set any more then."""
         return self._lock.acquire(timeout=-1 if timeout is None else max(0.0, timeout))
+
+    def __call__(self, seconds: float) -> bool:
+        """Wait as clocks have it done."""
+        return self.wait(seconds)

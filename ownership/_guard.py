@@ -16,6 +16,7 @@ from typing import TypeVar
 from ownership import _fork
 from ownership._directory import LockDirectory
 from ownership._errors import GuardTimeoutError, UnsupportedFilesystemError, explained
+from ownership._flag import Alarm
 from ownership._fork import Descriptor
 from ownership._models import NO_GUARD_STATE, GuardState
 from ownership._paths import Resource, quoted, shown
@@ -61,7 +62,7 @@ class Guard:
         self.record_path = directory.file(self.record_name)
         self.afterwards: list[Callable[[], object]] = []
         self.inside: set[int] = set()  # threads
-        self.urgent: set[int] = set()  # those of an owner: whoever of this process only wants to own lets them go first
+        self.waiting: dict[int, Alarm] = {}  # threads that wait to be inside, in the order in which they came
         self.spare: dict[None, Descriptor] = {}  # at most one: taken and put back in single steps
         self.memory: tuple[bytes | None, GuardState] = (b"", NO_GUARD_STATE)  # read or written last, and what it means
         self.inode = 0  # of the file that it was written into

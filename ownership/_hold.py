@@ -13,8 +13,9 @@ from filelock import lock_descriptor
 
 from ownership import _fork
 from ownership._clock import Clock
+from ownership._flag import Alarm
 from ownership._fork import Descriptor
-from ownership._guard import Busy, Guard, recent, remember
+from ownership._guard import PATIENCE, Busy, Guard, recent, remember
 from ownership._models import GuardState
 from ownership._pinned import DirectoryChanged
 from ownership._process import lock_holder
@@ -23,22 +24,20 @@ from ownership._system import NO_FOLLOW, euid, lock_again, unlock
 
 _NONE = (None,)
 _SHORT = 0.001  # seconds within which what was open is taken to be open still
-_FIRST_DELAY, _LONGEST_DELAY = 0.0002, 0.01
+_FIRST_DELAY, _LONGEST_DELAY, _LONGEST_DELAY_LATER = 0.0002, 0.002, 0.01
+_NOT_FIRST = 0.05  # seconds until one whose turn it is not tries all the same: a first one may be in a signal handler
+_GIVES_WAY = 0.9  # how often one that does not wait leaves it to those that do; for the same reason not always
 
 
 class Hold:
-    """The guard as held by one call.
+    """The guard as held by one call."""
 
-    :param ahead: for what an owner does: a crowd of this process that wants to own keeps none from giving up
-    """
-
-    __slots__ = ("_ahead", "_descriptor", "_since", "_taken", "_thread", "guard")
+    __slots__ = ("_descriptor", "_since", "_taken", "_thread", "guard")
     _descriptor: Descriptor
 
-    def __init__(self, guard: Guard, thread: int, ahead: bool = False) -> None:
+    def __init__(self, guard: Guard, thread: int) -> None:
         self.guard = guard
         self._thread = thread
-        self._ahead = ahead
         self._taken: list[Any] = []  # at most one descriptor; ``None`` before it is made
         self._since = 0.0
 
@@ -49,7 +48,7 @@ class Hold:
         guard.inside.add(self._thread)
         self._taken.extend(map(guard.spare.pop, _NONE, _NONE))  # one step: no signal handler loses it
         self._taken[0] = self._descriptor = self._taken[0] or Descriptor()
-        if (guard.urgent and not patient) or not self._attempt():
+        if (guard.waiting and (patient or random.random() < _GIVES_WAY)) or not self._attempt():
             if not patient:
                 raise Busy
             self._wait(deadline, clock, anywhere)
@@ -73,15 +72,22 @@ class Hold:
             raise DirectoryChanged
 
     def _wait(self, deadline: float, clock: Clock, anywhere: bool) -> None:
-        delay, urgent = _FIRST_DELAY, self.guard.urgent
-        if self._ahead:
-            urgent.add(self._thread)
-        while (urgent and not self._ahead) or not self._attempt():
+        """Threads of this process take turns, and are woken for theirs; other processes are met by trying often."""
+        delay, line, began = _FIRST_DELAY, self.guard.waiting, clock.monotonic()
+        alarm = line[self._thread] = Alarm()
+        while True:
+            left = deadline - (now := clock.monotonic())
+            if left > 0:
+                is_first = list(line)[:1] == [self._thread]
+                pause = delay * (0.5 + random.random()) if is_first else _NOT_FIRST * max(1.0, len(line) / 8)
+                clock.wait(min(pause, left), alarm)
+                delay = min(delay * 2, _LONGEST_DELAY if now - began < PATIENCE else _LONGEST_DELAY_LATER)
+            if self._attempt():
+                line.pop(self._thread, None)
+                return
             self._require_path(anywhere)  # whoever is inside of what is not there any more keeps nobody waiting
-            if clock.monotonic() >= deadline:
+            if left <= 0:
                 raise self.guard.timeout(lock_holder(self._descriptor.device, self._descriptor.inode))
-            clock.wait(delay * (0.5 + random.random()))
-            delay = min(delay * 2, _LONGEST_DELAY)
 
     def leave(self) -> None:
         """Unlock, explicitly: a process forked by C code may share the open file, and closing ours would not do.
@@ -105,8 +111,11 @@ class Hold:
                 taken.number = -1
             raise
         finally:
-            guard.urgent.discard(self._thread)
             guard.inside.discard(self._thread)
+            guard.waiting.pop(self._thread, None)
+            if self._since and guard.waiting:
+                for alarm in list(guard.waiting.values())[:1]:
+                    alarm.set()
         if guard not in recent:
             remember(guard)
 

@@ -109,7 +109,7 @@ class Holding:
             try:
                 if not part.place.directory.descriptor.intact():
                     part.place.directory.ensure_open()
-                return locked([part.guard], deadline, self.clock, action, ahead=True)
+                return locked([part.guard], deadline, self.clock, action)
             except DirectoryChanged:
                 if not follow and not part.place.directory.is_at_path():  # else only the guard was replaced
                     raise

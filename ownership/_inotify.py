@@ -78,13 +78,21 @@ def is_claimed(instance: int) -> bool:
         return False
 
 
+def is_instance(number: int) -> bool:
+    """Whether *number* stands for any instance. Opens nothing."""
+    try:
+        return os.readlink(f"/proc/self/fd/{number}") == "anon_inode:inotify"
+    except OSError:
+        return False
+
+
 def marks(instance: int) -> frozenset[bytes] | None:
     """What *instance* watches, as the kernel tells it; ``None`` if that number stands for anything else by now.
 
     The program around us may have closed it and given the number to a file of its own (proc_pid_fdinfo(5)).
     """
     try:
-        if os.readlink(f"/proc/self/fd/{instance}") != "anon_inode:inotify":
+        if not is_instance(instance):
             return None
         with open(f"/proc/self/fdinfo/{instance}", "rb", buffering=0) as file:
             return frozenset(_MARK.findall(file.read(1 << 20)))

@@ -25,7 +25,6 @@ def locked(
     *,
     patient: bool = True,
     anywhere: bool = False,
-    ahead: bool = False,
 ) -> _Result:
     """*action*, called with a :class:`Hold` of each, while all *guards* are held: nobody else decides meanwhile.
 
@@ -33,8 +32,7 @@ def locked(
 
     :param guards: in the order of the canonical paths, in which everybody locks them
     :param deadline: on *clock*; in the past: one attempt
-    :param patient: wait at all; else :class:`ownership._guard.Busy` at once
-    :param ahead: of whoever of this process only wants to own
+    :param patient: wait at all; else :class:`ownership._guard.Busy` at once, also if others of this process wait
     :param anywhere: take the guard of a directory that is not at its path any more too
     :raises GuardTimeoutError: busy until then
     :raises DirectoryChanged: directory or guard were replaced meanwhile; pin the directory again
@@ -44,11 +42,11 @@ def locked(
     if len(guards) == 1:
         if thread in guards[0].inside:
             raise Interrupting(guards[0])
-        return _locked_one(Hold(guards[0], thread, ahead), deadline, clock, action, patient, anywhere)
+        return _locked_one(Hold(guards[0], thread), deadline, clock, action, patient, anywhere)
     for guard in guards:
         if thread in guard.inside:
             raise Interrupting(guard)
-    holds = [Hold(guard, thread, ahead) for guard in guards]
+    holds = [Hold(guard, thread) for guard in guards]
     try:
         try:
             for hold in holds:

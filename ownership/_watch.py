@@ -128,7 +128,9 @@ class Watch:
         if self._marks is None:  # it cannot be told here
             return True
         found = _inotify.marks(self._files[0])
-        return found is not None and found <= self._marks
+        if found is None:  # out of descriptors, perhaps: then its mark says enough
+            return self._claimed and _inotify.is_instance(self._files[0])
+        return found <= self._marks
 
     def close(self) -> None:
         self._close(self._handles)

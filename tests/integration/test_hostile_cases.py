@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import copy
 import os
 import pickle
 import shutil
+import signal
 import subprocess
 import sys
 import threading
@@ -17,7 +19,7 @@ from typing import Any
 import pytest
 
 import ownership
-from ownership import AlreadyOwnedError, OwnershipLostError, Verdict
+from ownership import AlreadyOwnedError, OwnershipLostError, Verdict, _directory, _hold
 from ownership._clock import SYSTEM_CLOCK
 from ownership._flag import Alarm, Flag
 from ownership._guard import Busy
@@ -62,34 +64,88 @@ def test_many_threads_of_one_process_exclude_each_other(tmp_path: Path) -> None:
     assert worst == [1]
 
 
-def test_no_thread_that_only_wants_to_own_is_served_before_one_that_gives_up(tmp_path: Path) -> None:
-    """Else a crowd could keep the guard busy for so long that the owner cannot give up in time."""
-    record, free, seen = tmp_path / ".leases" / "x.json", threading.Event(), list[object]()
-    claim = ownership.acquire(tmp_path / "x")
+def test_a_record_is_replaced_although_somebody_deletes_what_is_written(tmp_path: Path) -> None:
+    claim, deleted = ownership.acquire(tmp_path / "x"), list[Path]()
+    directory = claim._holding.parts[0].place.directory
+    write = directory._write_temporary
+
+    def written(temporary: str, content: bytes) -> os.stat_result:
+        found = write(temporary, content)
+        if len(deleted) < 2:
+            deleted.append(tmp_path / ".leases" / temporary)
+            deleted[-1].unlink()
+        return found
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(directory, "_write_temporary", written)
+        claim.announce("ready")
+        assert len(deleted) == 2
+        deleted.clear()
+        patched.setattr(_directory, "_WRITTEN", 2)
+        with pytest.raises(FileNotFoundError):
+            claim.announce("late")
+    claim.release()
+
+
+def test_sections_of_two_threads_take_turns(tmp_path: Path) -> None:
+    """Though each comes back at once."""
+    with ownership.acquire(tmp_path / "x") as claim:
+        entered = collections.Counter[int]()
+
+        def work() -> None:
+            while entered.total() < 200:
+                with claim.critical(timeout=30.0):
+                    entered[threading.get_ident()] += 1
+                    os.stat(tmp_path)  # a moment in which others run
+
+        threads = [threading.Thread(target=work) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert len(entered) == 2
+        assert min(entered.values()) > 20
+
+
+def test_a_crowd_that_wants_to_own_gives_way_to_who_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else it could keep an owner from giving up in time. Not always: who waits may be in a signal handler."""
+    claim, looks = ownership.acquire(tmp_path / "x"), list[object]()
     (guard,) = (part.guard for part in claim._holding.parts)
-    late = SYSTEM_CLOCK.monotonic() + 30.0
+    guard.waiting[0] = Alarm()  # as if a thread did
+    for gives_way in (1.0, 0.0):
+        monkeypatch.setattr(_hold, "_GIVES_WAY", gives_way)
+        with pytest.raises(Busy) if gives_way else contextlib.nullcontext():
+            locked([guard], 0.0, SYSTEM_CLOCK, looks.append, patient=False)
+    assert len(looks) == 1
+    claim.release()  # waiting behind that one, which does not come
+    assert taken_elsewhere(tmp_path / "x") == "taken"
 
-    def enter(action: Callable[[object], object]) -> threading.Thread:
-        before = len(guard.inside)
-        thread = threading.Thread(target=locked, args=([guard], late, SYSTEM_CLOCK, action))
-        thread.start()
-        eventually(lambda: len(guard.inside) > before)
-        return thread
 
-    threads = [enter(lambda hold: free.wait(30.0))]
-    threads += [enter(lambda hold: seen.append(record.exists())) for _ in range(3)]
-    threads.append(threading.Thread(target=claim.release))
-    threads[-1].start()
-    eventually(lambda: guard.urgent)
-    free.set()
-    for thread in threads:
-        thread.join()
-    assert seen == [False, False, False]
-    assert not guard.urgent
+@pytest.mark.parametrize("how", ["free", "of a dead owner"])
+def test_who_waits_for_one_of_several_keeps_nobody_from_the_others(tmp_path: Path, how: str) -> None:
+    first, second = tmp_path / "a", tmp_path / "b"
+    if how == "of a dead owner":
+        with running("claim = ownership.acquire(sys.argv[1]); say(1); hear()", first) as owner:
+            owner.hear()
+            owner.kill()
+    inside = "claim = ownership.acquire(sys.argv[1]); section = claim.critical(); section.__enter__(); say(1); hear()"
+    with running(inside, second) as owner:
+        owner.hear()
+        owner.signal(signal.SIGSTOP)
+        try:
+            waiting = threading.Event()
+            both = threading.Thread(target=acquire_both, args=(first, second, waiting.set))
+            both.start()
+            assert waiting.wait(30.0)
+            assert taken_elsewhere(first) == "taken"
+        finally:
+            owner.signal(signal.SIGCONT)
+            owner.kill()
+            both.join()
 
-    guard.urgent.add(0)  # as if an owner were waiting
-    with pytest.raises(Busy):
-        locked([guard], late, SYSTEM_CLOCK, seen.append, patient=False)
+
+def acquire_both(first: Path, second: Path, waits: Callable[[], object]) -> None:
+    ownership.acquire(first, also=[second], timeout=60.0, on_wait=lambda error: waits()).release()
 
 
 @pytest.mark.parametrize("timeout", [0.0, 0.6])

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import ownership
-from ownership import AcquireTimeoutError, Verdict, _waiting, _watch
+from ownership import AcquireTimeoutError, Verdict, _inotify, _waiting, _watch
 from ownership._examine import Examiner
 from ownership._models import GuardState
 from ownership._paths import resolve
@@ -351,3 +351,24 @@ def test_a_record_that_is_updated_costs_a_waiter_nothing_of_its_attention(tmp_pa
 def test_the_endless_timeout_of_filelock_is_refused_with_the_name_of_ours(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="timeout=None"):
         ownership.acquire(tmp_path / "x", timeout=-1)
+
+
+@needs_linux_root
+@pytest.mark.parametrize("number", ["is ours", "was reused"])
+def test_out_of_descriptors_a_watch_closes_what_is_its_own_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: str
+) -> None:
+    """What it watches, and so whether it is ours, is told by a file that cannot be opened then."""
+    watch = Watch()
+    assert watch.file(os.fspath(tmp_path))
+    (instance,) = watch.descriptors
+    monkeypatch.setattr(_inotify, "marks", lambda number: None)
+    if number == "was reused":
+        os.close(instance)
+        assert os.open(tmp_path, os.O_RDONLY) == instance
+    watch.close()
+    if number == "was reused":
+        os.close(instance)
+    else:
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            os.fstat(instance)
