@@ -25,7 +25,7 @@ from ownership._flag import Alarm, Flag
 from ownership._guard import Busy
 from ownership._locking import locked
 from tests.support.namespaces import NOBODY, needs_linux_root
-from tests.support.processes import running
+from tests.support.processes import open_descriptors, running
 from tests.support.waiting import eventually
 
 
@@ -222,12 +222,7 @@ def test_a_refused_acquire_keeps_nothing_open(tmp_path: Path) -> None:
 def test_a_released_claim_that_is_kept_keeps_no_directory_open(tmp_path: Path) -> None:
     claim = ownership.acquire(tmp_path / "x")
     claim.release()
-
-    def opened() -> list[str]:
-        links = [f"/proc/self/fd/{number}" for number in os.listdir("/proc/self/fd")]
-        return [name for name in map(os.readlink, filter(os.path.islink, links)) if str(tmp_path) in name]
-
-    eventually(lambda: opened() == [])
+    eventually(lambda: not any(str(tmp_path) in name for name in open_descriptors()))
     assert not claim.held
 
 
