@@ -227,6 +227,14 @@ def broken_off_everywhere(operation: Callable[[], object]) -> Iterator[tuple[str
             return
 
 
+def broken_off_until(operation: Callable[[], object], seen: list[str]) -> Iterator[tuple[str, Broken]]:
+    """The same, a few times, until *seen* is not empty: the keeper may leave a section before it is looked at."""
+    for _ in range(5):
+        yield from broken_off_everywhere(operation)
+        if seen:
+            return
+
+
 @pytest.mark.parametrize("acquire", [ownership.acquire, leases.acquire])
 def test_wherever_a_handler_raises_the_guard_is_free_at_once_whoever_keeps_the_exception(
     tmp_path: Path, acquire: Callable[..., ownership.Claim]
@@ -282,11 +290,11 @@ def test_where_a_second_handler_keeps_it_from_being_left_the_next_call_leaves_it
         with section:
             pass
 
-    left = 0
-    for point, error in broken_off_everywhere(enter):
+    left = list[str]()
+    for point, error in broken_off_until(enter, left):
         kept.append(error)
         if guarded(tmp_path / "x"):
-            left += 1
+            left.append(point)
             if call == "critical":
                 with claim.critical():
                     assert guarded(tmp_path / "x")
