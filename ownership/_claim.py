@@ -90,8 +90,8 @@ class Claim(Handle):
 
         Entering makes sure that it is ours, and renews a lease that is late; inside, the ttl may pass. May be entered
         again by the same thread; ``verify``, ``renew`` and ``announce`` work inside, ``release`` does not. Contenders
-        get GuardTimeoutError, which names us; ``inspect`` answers. Threads of one process take turns: none comes back
-        before another that waits. Keep it short: everybody waits.
+        get GuardTimeoutError, which names us; ``inspect`` answers. Threads of one process take turns; one that is in a
+        signal handler meanwhile is passed over. Keep it short: everybody waits.
 
         Not guaranteed: any order among processes; anything if the guard file is deleted meanwhile, or our descriptors
         are closed.
